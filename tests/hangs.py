@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec
 
 HANGS_AFTER_S: Final = 300.0
 
+P = ParamSpec("P")
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test on an event loop, within the bound."""
 
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
+def bounded(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """A test that runs on an event loop, within the bound."""
 
-    asyncio.run(bounded())
+    @wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        async def within_bound() -> None:
+            async with asyncio.timeout(HANGS_AFTER_S):
+                await test(*arguments, **named)
+
+        asyncio.run(within_bound())
+
+    return run

@@ -15,7 +15,7 @@ from cluster.live.host.host import ValidatorHost
 from cluster.live.host.observations import HeightSeen, ViewSeen
 from cluster.scenario import Scenario
 from tests.cluster.records import OUTSIDER_KEY
-from tests.hangs import run
+from tests.hangs import bounded
 
 URL = "http://192.0.2.7:7001"
 PAGE = {"chain_id": "chain", "index": 3, "height": 5, "view": 8}
@@ -90,7 +90,8 @@ def test_a_page_that_is_not_of_this_validator_is_a_reason(
     assert not watch.state.ready and problem in watch.state.why_not_ready
 
 
-def test_a_host_watches_it_and_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_a_host_watches_it_and_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host reads the page of a node that serves one, and reports the node as a validator."""
 
     for name in ("_log_to", "logging.shutdown"):
@@ -108,25 +109,22 @@ def test_a_host_watches_it_and_starts_no_process(tmp_path: Path, monkeypatch: py
         await ended.wait()
         server.close()
 
-    async def test() -> None:
-        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        ended = asyncio.Event()
-        serving = asyncio.create_task(serve(port, ended))
-        external = {"public_key": OUTSIDER_KEY, "address": "127.0.0.1:7", "http": f"127.0.0.1:{await port}"}
-        scenario = Scenario.model_validate({"name": "outsider", "validators": [{"external": external}, None]})
-        made = (str(tmp_path), scenario.model_dump_json(), 3, 0, "127.0.0.1")
-        host = await asyncio.to_thread(ValidatorHost, *made)
-        (address,) = await asyncio.to_thread(host.start)
-        assert (address.index, address.peers, address.url) == (0, ("127.0.0.1", 7), f"http://127.0.0.1:{await port}")
-        while not (view := (await asyncio.to_thread(host.observe)).validators[0]).state.ready:
-            await asyncio.to_thread(int)
-        assert (view.state.height, view.state.view, view.use is None or view.disk_bytes == 0) == (5, 8, True)
-        assert not (tmp_path / "data" / "validator-0").exists()
-        await asyncio.to_thread(host.set_peers, {})
-        await asyncio.to_thread(host.allow_pruning, {0: 3})
-        await asyncio.to_thread(host.freeze)
-        await asyncio.to_thread(host.stop)
-        ended.set()
-        await serving
-
-    run(test)
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
+    serving = asyncio.create_task(serve(port, ended))
+    external = {"public_key": OUTSIDER_KEY, "address": "127.0.0.1:7", "http": f"127.0.0.1:{await port}"}
+    scenario = Scenario.model_validate({"name": "outsider", "validators": [{"external": external}, None]})
+    made = (str(tmp_path), scenario.model_dump_json(), 3, 0, "127.0.0.1")
+    host = await asyncio.to_thread(ValidatorHost, *made)
+    (address,) = await asyncio.to_thread(host.start)
+    assert (address.index, address.peers, address.url) == (0, ("127.0.0.1", 7), f"http://127.0.0.1:{await port}")
+    while not (view := (await asyncio.to_thread(host.observe)).validators[0]).state.ready:
+        await asyncio.to_thread(int)
+    assert (view.state.height, view.state.view, view.use is None or view.disk_bytes == 0) == (5, 8, True)
+    assert not (tmp_path / "data" / "validator-0").exists()
+    await asyncio.to_thread(host.set_peers, {})
+    await asyncio.to_thread(host.allow_pruning, {0: 3})
+    await asyncio.to_thread(host.freeze)
+    await asyncio.to_thread(host.stop)
+    ended.set()
+    await serving

@@ -36,7 +36,7 @@ from cluster.scenario.topology.network import Network
 from consensus.keys import Signer, ValidatorSet
 from consensus.types import PublicKey, Signature
 from tests.cluster.live.network.wire_vectors import CHAIN, SCHEME, SIGNERS, VALIDATORS, identity
-from tests.hangs import HANGS_AFTER_S, run
+from tests.hangs import HANGS_AFTER_S, bounded
 
 HOST = "127.0.0.1"
 
@@ -173,149 +173,131 @@ class RawPeer:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def test_messages_reach_everybody_in_order() -> None:
-    async def test() -> None:
-        nodes = [Node(identity(index)) for index in range(4)]
-        async with running(*nodes):
-            for number in range(50):
-                nodes[0].transport.send(None, b"all %d" % number)
-                nodes[0].transport.send(2, b"one %d" % number)
-            nodes[2].transport.send(0, b"")
-            for node in nodes[1:]:
-                expected = [word % n for n in range(50) for word in (b"all %d", b"one %d")]
-                if node is not nodes[2]:
-                    expected = expected[::2]
-                assert [await node.next() for _ in expected] == [(0, payload) for payload in expected]
-            assert await nodes[0].next() == (2, b"")
-            counters = nodes[0].transport.counters
-            assert (counters.messages_sent, counters.messages_received) == (200, 1)
-            assert counters.bytes_sent == sum(c.transport.counters.bytes_received for c in nodes[1:])
-            assert nodes[0].refusals.empty()
-
-    run(test)
+@bounded
+async def test_messages_reach_everybody_in_order() -> None:
+    nodes = [Node(identity(index)) for index in range(4)]
+    async with running(*nodes):
+        for number in range(50):
+            nodes[0].transport.send(None, b"all %d" % number)
+            nodes[0].transport.send(2, b"one %d" % number)
+        nodes[2].transport.send(0, b"")
+        for node in nodes[1:]:
+            expected = [word % n for n in range(50) for word in (b"all %d", b"one %d")]
+            if node is not nodes[2]:
+                expected = expected[::2]
+            assert [await node.next() for _ in expected] == [(0, payload) for payload in expected]
+        assert await nodes[0].next() == (2, b"")
+        counters = nodes[0].transport.counters
+        assert (counters.messages_sent, counters.messages_received) == (200, 1)
+        assert counters.bytes_sent == sum(c.transport.counters.bytes_received for c in nodes[1:])
+        assert nodes[0].refusals.empty()
 
 
-def test_order_holds_for_messages_of_every_size() -> None:
-    async def test() -> None:
-        sizes = [(number * 7_919) % 3_000 for number in range(3_000)]
-        sizes[100], sizes[2_000] = 3_000_000, transport_module.MAX_FRAME_BYTES
-        sender, receiver = Node(identity(0)), Node(identity(1))
-        async with running(sender, receiver):
-            for number, size in enumerate(sizes):
-                sender.transport.send(1, number.to_bytes(2, "big") + bytes(max(0, size - 2)))
-            for number, size in enumerate(sizes):
-                _, payload = await receiver.next()
-                assert (int.from_bytes(payload[:2], "big"), len(payload)) == (number, max(2, size))
-            assert sender.transport.counters.messages_dropped == 0
-
-    run(test)
+@bounded
+async def test_order_holds_for_messages_of_every_size() -> None:
+    sizes = [(number * 7_919) % 3_000 for number in range(3_000)]
+    sizes[100], sizes[2_000] = 3_000_000, transport_module.MAX_FRAME_BYTES
+    sender, receiver = Node(identity(0)), Node(identity(1))
+    async with running(sender, receiver):
+        for number, size in enumerate(sizes):
+            sender.transport.send(1, number.to_bytes(2, "big") + bytes(max(0, size - 2)))
+        for number, size in enumerate(sizes):
+            _, payload = await receiver.next()
+            assert (int.from_bytes(payload[:2], "big"), len(payload)) == (number, max(2, size))
+        assert sender.transport.counters.messages_dropped == 0
 
 
-def test_a_full_queue_drops_the_oldest_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_a_full_queue_drops_the_oldest_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "MAX_QUEUED_MESSAGES", 5)
-
-    async def test() -> None:
-        sender, receiver = Node(identity(0)), Node(identity(1))
-        await sender.start()
-        for number in range(12):
-            sender.transport.send(1, bytes([number]))
-        assert sender.transport.counters.messages_dropped == 7
-        assert sender.transport.connected == []
-        sender.transport.set_addresses({1: await receiver.start()})
-        assert [(await receiver.next())[1] for _ in range(5)] == [bytes([number]) for number in range(7, 12)]
-        await sender.transport.close()
-        await receiver.transport.close()
-
-    run(test)
+    sender, receiver = Node(identity(0)), Node(identity(1))
+    await sender.start()
+    for number in range(12):
+        sender.transport.send(1, bytes([number]))
+    assert sender.transport.counters.messages_dropped == 7
+    assert sender.transport.connected == []
+    sender.transport.set_addresses({1: await receiver.start()})
+    assert [(await receiver.next())[1] for _ in range(5)] == [bytes([number]) for number in range(7, 12)]
+    await sender.transport.close()
+    await receiver.transport.close()
 
 
-def test_a_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_a_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "MAX_QUEUED_BYTES", 1_000)
-
-    async def test() -> None:
-        sender = Node(identity(0))
-        await sender.start()
-        for _ in range(4):
-            sender.transport.send(1, bytes(400))
-        assert sender.transport.counters.messages_dropped == 2
-        await sender.transport.close()
-
-    run(test)
+    sender = Node(identity(0))
+    await sender.start()
+    for _ in range(4):
+        sender.transport.send(1, bytes(400))
+    assert sender.transport.counters.messages_dropped == 2
+    await sender.transport.close()
 
 
-def test_a_message_that_no_peer_takes_is_dropped_and_counted() -> None:
-    async def test() -> None:
-        sender, receiver = Node(identity(0)), Node(identity(1))
-        async with running(sender, receiver):
-            for size in (transport_module.MAX_FRAME_BYTES + 1, transport_module.MAX_FRAME_BYTES):
-                sender.transport.send(None, bytes(size))
-            assert sender.transport.counters.messages_oversized == 1
-            assert len((await receiver.next())[1]) == transport_module.MAX_FRAME_BYTES
-
-    run(test)
+@bounded
+async def test_a_message_that_no_peer_takes_is_dropped_and_counted() -> None:
+    sender, receiver = Node(identity(0)), Node(identity(1))
+    async with running(sender, receiver):
+        for size in (transport_module.MAX_FRAME_BYTES + 1, transport_module.MAX_FRAME_BYTES):
+            sender.transport.send(None, bytes(size))
+        assert sender.transport.counters.messages_oversized == 1
+        assert len((await receiver.next())[1]) == transport_module.MAX_FRAME_BYTES
 
 
-def test_a_restarted_peer_is_found_at_its_new_address() -> None:
-    async def test() -> None:
-        sender, receiver = Node(identity(0)), Node(identity(1))
-        async with running(sender, receiver):
-            sender.transport.send(1, b"before")
-            assert await receiver.next() == (0, b"before")
-            await receiver.transport.close()
-            again = Node(identity(1))
-            async with running(again):
-                sender.transport.set_addresses({1: again.address})
-                again.transport.set_addresses({0: sender.address})
-                sender.transport.send(1, b"after")
-                again.transport.send(0, b"hello")
-                assert await sender.next() == (1, b"hello")
-                received = await again.next()
-                assert received == (0, b"after")
-
-    run(test)
+@bounded
+async def test_a_restarted_peer_is_found_at_its_new_address() -> None:
+    sender, receiver = Node(identity(0)), Node(identity(1))
+    async with running(sender, receiver):
+        sender.transport.send(1, b"before")
+        assert await receiver.next() == (0, b"before")
+        await receiver.transport.close()
+        again = Node(identity(1))
+        async with running(again):
+            sender.transport.set_addresses({1: again.address})
+            again.transport.set_addresses({0: sender.address})
+            sender.transport.send(1, b"after")
+            again.transport.send(0, b"hello")
+            assert await sender.next() == (1, b"hello")
+            received = await again.next()
+            assert received == (0, b"after")
 
 
-def test_a_peer_that_comes_back_at_its_old_address_is_dialed_again() -> None:
-    async def test() -> None:
-        sender, receiver = Node(identity(0)), Node(identity(1))
-        async with running(sender, receiver):
-            sender.transport.send(1, b"before")
-            await receiver.next()
-            await receiver.transport.close()
-            again = Node(identity(1))
-            await again.start(receiver.address.port)
-            received = b""
-            number = 0
-            while not received:
-                # What was written into the dead connection is lost; consensus repeats itself too.
-                number += 1
-                sender.transport.send(1, b"after %d" % number)
-                try:
-                    async with asyncio.timeout(0.05):
-                        _, received = await again.received.get()
-                except TimeoutError:
-                    continue
-            assert received.startswith(b"after")
-            await again.transport.close()
-
-    run(test)
+@bounded
+async def test_a_peer_that_comes_back_at_its_old_address_is_dialed_again() -> None:
+    sender, receiver = Node(identity(0)), Node(identity(1))
+    async with running(sender, receiver):
+        sender.transport.send(1, b"before")
+        await receiver.next()
+        await receiver.transport.close()
+        again = Node(identity(1))
+        await again.start(receiver.address.port)
+        received = b""
+        number = 0
+        while not received:
+            # What was written into the dead connection is lost; consensus repeats itself too.
+            number += 1
+            sender.transport.send(1, b"after %d" % number)
+            try:
+                async with asyncio.timeout(0.05):
+                    _, received = await again.received.get()
+            except TimeoutError:
+                continue
+        assert received.startswith(b"after")
+        await again.transport.close()
 
 
-def test_a_newer_connection_of_a_peer_replaces_the_older() -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            older = await RawPeer.connect(node.address)
-            await older.prove(identity(0), 1)
-            newer = await RawPeer.connect(node.address)
-            await newer.prove(identity(0), 1)
-            assert await older.rest() == b""
-            newer.write_frame(b"still here")
-            assert await node.next() == (0, b"still here")
-            newer.writer.close()
-            older.writer.close()
-
-    run(test)
+@bounded
+async def test_a_newer_connection_of_a_peer_replaces_the_older() -> None:
+    node = Node(identity(1))
+    async with running(node):
+        older = await RawPeer.connect(node.address)
+        await older.prove(identity(0), 1)
+        newer = await RawPeer.connect(node.address)
+        await newer.prove(identity(0), 1)
+        assert await older.rest() == b""
+        newer.write_frame(b"still here")
+        assert await node.next() == (0, b"still here")
+        newer.writer.close()
+        older.writer.close()
 
 
 # --- who is turned away -----------------------------------------------------------------------------------------------
@@ -335,19 +317,17 @@ WITH_ONE_MORE = ValidatorSet((*VALIDATORS.public_keys, NEW.public_key), SCHEME)
     ],
     ids=["a stranger", "a key that it does not own", "another chain", "a validator that nobody knows"],
 )
-def test_who_is_no_peer_is_turned_away_and_both_sides_count_why(dialer: Identity, reason: str) -> None:
-    async def test() -> None:
-        node, other = Node(identity(1)), Node(dialer)
-        async with running(node):
-            await other.start()
-            other.transport.set_addresses({1: node.address})
-            assert await node.refusal() == reason
-            assert await other.refusal() == reason
-            assert node.transport.connected == []
-            assert node.received.empty()
-            await other.transport.close()
-
-    run(test)
+@bounded
+async def test_who_is_no_peer_is_turned_away_and_both_sides_count_why(dialer: Identity, reason: str) -> None:
+    node, other = Node(identity(1)), Node(dialer)
+    async with running(node):
+        await other.start()
+        other.transport.set_addresses({1: node.address})
+        assert await node.refusal() == reason
+        assert await other.refusal() == reason
+        assert node.transport.connected == []
+        assert node.received.empty()
+        await other.transport.close()
 
 
 @pytest.mark.parametrize(
@@ -358,65 +338,57 @@ def test_who_is_no_peer_is_turned_away_and_both_sides_count_why(dialer: Identity
         (replace(identity(1), signer=LyingSigner(SIGNERS[1], SIGNERS[2])), "bad_signature"),
     ],
 )
-def test_a_dialer_makes_sure_whom_it_reached(listener: Identity, reason: str) -> None:
-    async def test() -> None:
-        dialer, impostor = Node(identity(0)), Node(listener)
-        async with running(dialer):
-            dialer.transport.send(1, b"secret")
-            dialer.transport.set_addresses({1: await impostor.start()})
-            assert await dialer.refusal() == reason
-            assert impostor.received.empty()
-            await impostor.transport.close()
-
-    run(test)
+@bounded
+async def test_a_dialer_makes_sure_whom_it_reached(listener: Identity, reason: str) -> None:
+    dialer, impostor = Node(identity(0)), Node(listener)
+    async with running(dialer):
+        dialer.transport.send(1, b"secret")
+        dialer.transport.set_addresses({1: await impostor.start()})
+        assert await dialer.refusal() == reason
+        assert impostor.received.empty()
+        await impostor.transport.close()
 
 
-def test_another_version_is_turned_away() -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            hello = DialerHandshake(identity(0), 1).hello
-            peer.write(Hello(2, hello.chain_id, hello.dialer, hello.listener, hello.dialer_key, hello.nonce))
-            assert await peer.refused() == "wrong_version"
-            assert await node.refusal() == "wrong_version"
-
-    run(test)
+@bounded
+async def test_another_version_is_turned_away() -> None:
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        hello = DialerHandshake(identity(0), 1).hello
+        peer.write(Hello(2, hello.chain_id, hello.dialer, hello.listener, hello.dialer_key, hello.nonce))
+        assert await peer.refused() == "wrong_version"
+        assert await node.refusal() == "wrong_version"
 
 
-def test_a_recorded_handshake_proves_nothing() -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            honest = await RawPeer.connect(node.address)
-            hello, proof = await honest.prove(identity(0), 1)
-            replayed = await RawPeer.connect(node.address)
-            replayed.write(hello)
-            assert isinstance(await replayed.read(), Welcome)
-            replayed.write(proof)
-            assert await replayed.refused() == "bad_signature"
-            honest.write_frame(b"mine")
-            assert await node.next() == (0, b"mine")
-            honest.writer.close()
-
-    run(test)
+@bounded
+async def test_a_recorded_handshake_proves_nothing() -> None:
+    node = Node(identity(1))
+    async with running(node):
+        honest = await RawPeer.connect(node.address)
+        hello, proof = await honest.prove(identity(0), 1)
+        replayed = await RawPeer.connect(node.address)
+        replayed.write(hello)
+        assert isinstance(await replayed.read(), Welcome)
+        replayed.write(proof)
+        assert await replayed.refused() == "bad_signature"
+        honest.write_frame(b"mine")
+        assert await node.next() == (0, b"mine")
+        honest.writer.close()
 
 
-def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
-    async def test() -> None:
-        """Whoever dials validator 1 as validator 0 cannot have validator 0 sign for it by dialing that one."""
-        victim, oracle = Node(identity(1)), ListenerHandshake(identity(0))
-        async with running(victim):
-            peer = await RawPeer.connect(victim.address)
-            hello = DialerHandshake(identity(0), 1).hello
-            peer.write(hello)
-            answer = await peer.read()
-            assert isinstance(answer, Welcome)
-            asked = oracle.welcome(Hello(1, CHAIN, 1, 0, bytes(SIGNERS[1].public_key), answer.nonce))
-            peer.write(Proof(asked.signature))
-            assert await peer.refused() == "bad_signature"
-
-    run(test)
+@bounded
+async def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
+    """Whoever dials validator 1 as validator 0 cannot have validator 0 sign for it by dialing that one."""
+    victim, oracle = Node(identity(1)), ListenerHandshake(identity(0))
+    async with running(victim):
+        peer = await RawPeer.connect(victim.address)
+        hello = DialerHandshake(identity(0), 1).hello
+        peer.write(hello)
+        answer = await peer.read()
+        assert isinstance(answer, Welcome)
+        asked = oracle.welcome(Hello(1, CHAIN, 1, 0, bytes(SIGNERS[1].public_key), answer.nonce))
+        peer.write(Proof(asked.signature))
+        assert await peer.refused() == "bad_signature"
 
 
 @pytest.mark.parametrize(
@@ -431,17 +403,15 @@ def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
         b"\x00\x00\x03\xff\x92\x04" + b"\x91" * 1_020 + b"\xc0",
     ],
 )
-def test_garbage_is_turned_away(garbage: bytes) -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            peer.writer.write(garbage)
-            await peer.rest()
-            assert await node.refusal() in ("bad_handshake", "refused")
-            peer.writer.close()
-
-    run(test)
+@bounded
+async def test_garbage_is_turned_away(garbage: bytes) -> None:
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        peer.writer.write(garbage)
+        await peer.rest()
+        assert await node.refusal() in ("bad_handshake", "refused")
+        peer.writer.close()
 
 
 FIELDS = st.sampled_from(
@@ -475,42 +445,37 @@ FRAMES = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), FRAMES), min_size=1, max_size=8))
 @example([(False, b"\x92\x05\xa2\xff\xfe"), (True, b"\x92\x04" + b"\x91" * 1_020 + b"\xc0")])
-def test_no_bytes_crash_a_transport(peers: list[tuple[bool, bytes]]) -> None:
+@bounded
+async def test_no_bytes_crash_a_transport(peers: list[tuple[bool, bytes]]) -> None:
     """Whatever comes, first of all or after a right hello, is counted as refused, and the transport goes on."""
-
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            for says_hello, frame in peers:
-                peer = await RawPeer.connect(node.address)
-                if says_hello:
-                    peer.write(DialerHandshake(identity(0), 1).hello)
-                peer.write_frame(frame)
-                peer.writer.write_eof()
-                await peer.rest()
-                assert await node.refusal()
-                peer.writer.close()
-            assert node.received.empty()
-            honest = await RawPeer.connect(node.address)
-            await honest.prove(identity(0), 1)
-            honest.write_frame(b"well")
-            assert await node.next() == (0, b"well")
-            honest.writer.close()
-
-    run(test)
+    node = Node(identity(1))
+    async with running(node):
+        for says_hello, frame in peers:
+            peer = await RawPeer.connect(node.address)
+            if says_hello:
+                peer.write(DialerHandshake(identity(0), 1).hello)
+            peer.write_frame(frame)
+            peer.writer.write_eof()
+            await peer.rest()
+            assert await node.refusal()
+            peer.writer.close()
+        assert node.received.empty()
+        honest = await RawPeer.connect(node.address)
+        await honest.prove(identity(0), 1)
+        honest.write_frame(b"well")
+        assert await node.next() == (0, b"well")
+        honest.writer.close()
 
 
 @pytest.mark.parametrize("frame", [b"\x92\x05\xa2\xff\xfe", b"\x92\x04" + b"\x91" * 1_020 + b"\xc0"])
-def test_no_bytes_crash_a_dialer(frame: bytes) -> None:
-    async def test() -> None:
-        dialer = Node(identity(0))
-        answering = await asyncio.start_server(lambda _r, w: RawPeer(_r, w).write_frame(frame), HOST)
-        async with running(dialer):
-            dialer.transport.set_addresses({1: PeerAddress(HOST, answering.sockets[0].getsockname()[1])})
-            assert await dialer.refusal() in ("bad_handshake", "refused")
-        answering.close()
-
-    run(test)
+@bounded
+async def test_no_bytes_crash_a_dialer(frame: bytes) -> None:
+    dialer = Node(identity(0))
+    answering = await asyncio.start_server(lambda _r, w: RawPeer(_r, w).write_frame(frame), HOST)
+    async with running(dialer):
+        dialer.transport.set_addresses({1: PeerAddress(HOST, answering.sockets[0].getsockname()[1])})
+        assert await dialer.refusal() in ("bad_handshake", "refused")
+    answering.close()
 
 
 @pytest.mark.parametrize("message", [Welcome(b"k", b"n", b"s"), Proof(b"s"), Accepted(), Refusal("wrong_key")])
@@ -521,46 +486,39 @@ def test_a_field_too_many_is_a_bad_handshake(message: HandshakeMessage) -> None:
         decode_handshake(longer)
 
 
-def test_a_connection_that_ends_in_the_handshake_is_counted() -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            peer.writer.write(b"\x00\x00")
-            peer.writer.close()
-            assert await node.refusal() == "handshake_broken"
-
-    run(test)
+@bounded
+async def test_a_connection_that_ends_in_the_handshake_is_counted() -> None:
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        peer.writer.write(b"\x00\x00")
+        peer.writer.close()
+        assert await node.refusal() == "handshake_broken"
 
 
-def test_a_half_open_connection_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_a_half_open_connection_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "HANDSHAKE_TIMEOUT_S", 0.05)
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        assert await node.refusal() == "handshake_timeout"
+        await peer.rest()
+        peer.writer.close()
 
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            assert await node.refusal() == "handshake_timeout"
-            await peer.rest()
+
+@bounded
+async def test_only_so_many_strangers_wait_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "MAX_HANDSHAKES", 2)
+    node = Node(identity(1))
+    async with running(node):
+        peers = [await RawPeer.connect(node.address) for _ in range(3)]
+        assert await node.refusal() == "too_many_handshakes"
+        for peer in peers:
             peer.writer.close()
 
-    run(test)
 
-
-def test_only_so_many_strangers_wait_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "MAX_HANDSHAKES", 2)
-
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peers = [await RawPeer.connect(node.address) for _ in range(3)]
-            assert await node.refusal() == "too_many_handshakes"
-            for peer in peers:
-                peer.writer.close()
-
-    run(test)
-
-
+@bounded
 async def strangers_by_the_hundred() -> None:
     """They connect and say nothing, or half a word; a peer that comes last is let in at once."""
     node = Node(identity(1))
@@ -578,7 +536,7 @@ async def strangers_by_the_hundred() -> None:
 
 
 def test_strangers_by_the_hundred_keep_no_peer_out() -> None:
-    run(strangers_by_the_hundred)
+    strangers_by_the_hundred()
 
 
 def test_a_listener_that_turns_the_newest_away_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,74 +550,65 @@ def test_a_listener_that_turns_the_newest_away_is_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Transport, "_take", turn_away)
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-        run(strangers_by_the_hundred)
+        strangers_by_the_hundred()
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=60), st.sampled_from(("whole", "cut", "longer", "flipped"))), max_size=6))
-def test_a_proved_peers_stream_is_delivered_as_it_is_or_ended(frames: list[tuple[bytes, str]]) -> None:
+@bounded
+async def test_a_proved_peers_stream_is_delivered_as_it_is_or_ended(frames: list[tuple[bytes, str]]) -> None:
     """Frames whose lengths lie: what is read of them is the sender's own, and the next peer is served."""
-
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            await peer.prove(identity(0), 1)
-            for payload, how in frames:
-                length = len(payload) + {"cut": -len(payload) // 2, "longer": 9, "flipped": 2**31}.get(how, 0)
-                peer.writer.write(max(0, length).to_bytes(LENGTH_BYTES, "big") + payload)
-            peer.writer.write_eof()
-            await peer.rest()
-            peer.writer.close()
-            other = await RawPeer.connect(node.address)
-            await other.prove(identity(2), 1)
-            other.write_frame(b"well")
-            while (received := await node.next()) != (2, b"well"):
-                assert received[0] == 0
-            assert node.refusals.qsize() <= 1 and all(
-                len(each._buffer) < 500 for each in node.transport._incoming.values()
-            )
-            other.writer.close()
-
-    run(test)
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        await peer.prove(identity(0), 1)
+        for payload, how in frames:
+            length = len(payload) + {"cut": -len(payload) // 2, "longer": 9, "flipped": 2**31}.get(how, 0)
+            peer.writer.write(max(0, length).to_bytes(LENGTH_BYTES, "big") + payload)
+        peer.writer.write_eof()
+        await peer.rest()
+        peer.writer.close()
+        other = await RawPeer.connect(node.address)
+        await other.prove(identity(2), 1)
+        other.write_frame(b"well")
+        while (received := await node.next()) != (2, b"well"):
+            assert received[0] == 0
+        assert node.refusals.qsize() <= 1 and all(len(each._buffer) < 500 for each in node.transport._incoming.values())
+        other.writer.close()
 
 
 @pytest.mark.parametrize("proved", [False, True])
-def test_oversized_frames_end_the_connection(proved: bool) -> None:
-    async def test() -> None:
-        node = Node(identity(1))
-        async with running(node):
-            peer = await RawPeer.connect(node.address)
-            if proved:
-                await peer.prove(identity(0), 1)
-            limit = transport_module.MAX_FRAME_BYTES if proved else MAX_HANDSHAKE_FRAME_BYTES
-            peer.writer.write((limit + 1).to_bytes(LENGTH_BYTES, "big"))
-            await peer.rest()
-            assert await node.refusal() == "oversized_frame"
-            assert node.received.empty()
-            peer.writer.close()
-
-    run(test)
+@bounded
+async def test_oversized_frames_end_the_connection(proved: bool) -> None:
+    node = Node(identity(1))
+    async with running(node):
+        peer = await RawPeer.connect(node.address)
+        if proved:
+            await peer.prove(identity(0), 1)
+        limit = transport_module.MAX_FRAME_BYTES if proved else MAX_HANDSHAKE_FRAME_BYTES
+        peer.writer.write((limit + 1).to_bytes(LENGTH_BYTES, "big"))
+        await peer.rest()
+        assert await node.refusal() == "oversized_frame"
+        assert node.received.empty()
+        peer.writer.close()
 
 
-def test_a_listener_may_not_send_on_a_dialed_connection() -> None:
-    async def test() -> None:
-        dialer = Node(identity(0))
-        accepted: asyncio.Queue[RawPeer] = asyncio.Queue()
-        server = await asyncio.start_server(lambda r, w: accepted.put_nowait(RawPeer(r, w)), HOST)
-        port = server.sockets[0].getsockname()[1]
-        async with running(dialer):
-            dialer.transport.set_addresses({1: PeerAddress(HOST, port)})
-            peer = await accepted.get()
-            handshake = ListenerHandshake(identity(1))
-            peer.write(handshake.welcome(await peer.read()))
-            assert handshake.accept(await peer.read()) == 0
-            peer.writer.write(b"\x00\x00\x00\x02\x91\x04\x00\x00\x00\x01x")
-            assert await dialer.refusal() == "not_expected"
-            peer.writer.close()
-        server.close()
-
-    run(test)
+@bounded
+async def test_a_listener_may_not_send_on_a_dialed_connection() -> None:
+    dialer = Node(identity(0))
+    accepted: asyncio.Queue[RawPeer] = asyncio.Queue()
+    server = await asyncio.start_server(lambda r, w: accepted.put_nowait(RawPeer(r, w)), HOST)
+    port = server.sockets[0].getsockname()[1]
+    async with running(dialer):
+        dialer.transport.set_addresses({1: PeerAddress(HOST, port)})
+        peer = await accepted.get()
+        handshake = ListenerHandshake(identity(1))
+        peer.write(handshake.welcome(await peer.read()))
+        assert handshake.accept(await peer.read()) == 0
+        peer.writer.write(b"\x00\x00\x00\x02\x91\x04\x00\x00\x00\x01x")
+        assert await dialer.refusal() == "not_expected"
+        peer.writer.close()
+    server.close()
 
 
 # --- framing ----------------------------------------------------------------------------------------------------------
@@ -682,27 +631,25 @@ def test_frames_do_not_depend_on_how_bytes_arrive(payloads: list[bytes], steps: 
 # --- peers that do not model their own links --------------------------------------------------------------------------
 
 
-def test_what_a_peer_without_links_sends_passes_them_on_its_arrival() -> None:
-    async def test() -> None:
-        section = LinksSection.model_validate({"latency_ms": 0, "jitter_ms": 0})
-        links = OutgoingLinks(Network(section, ["a", "b", "c", "d"], {}, 1), 0, 1)
-        sender, receiver, other = Node(identity(0)), Node(identity(1)), Node(identity(2))
-        receiver.transport.links_from = {0: links}
-        cut = CutFault.model_validate({"kind": "cut", "from": ["a"], "to": ["b"], "at_height": 1, "for_ms": 9})
-        async with running(sender, receiver, other):
-            sender.transport.send(1, b"before")
-            assert await receiver.next() == (0, b"before")
-            links.set_faults({1: cut.effect(["a", "b", "c", "d"])})
-            sender.transport.send(1, b"lost")
-            sender.transport.send(2, b"elsewhere")
-            assert await other.next() == (0, b"elsewhere")
-            while links.totals()["dropped"] == 0:
-                await asyncio.to_thread(int)
-            other.transport.send(1, b"from another")
-            assert await receiver.next() == (2, b"from another")
-            links.set_faults({})
-            sender.transport.send(1, b"after")
-            assert await receiver.next() == (0, b"after")
-            assert links.faults.counts()[1].dropped == links.totals()["dropped"] == 1
-
-    run(test)
+@bounded
+async def test_what_a_peer_without_links_sends_passes_them_on_its_arrival() -> None:
+    section = LinksSection.model_validate({"latency_ms": 0, "jitter_ms": 0})
+    links = OutgoingLinks(Network(section, ["a", "b", "c", "d"], {}, 1), 0, 1)
+    sender, receiver, other = Node(identity(0)), Node(identity(1)), Node(identity(2))
+    receiver.transport.links_from = {0: links}
+    cut = CutFault.model_validate({"kind": "cut", "from": ["a"], "to": ["b"], "at_height": 1, "for_ms": 9})
+    async with running(sender, receiver, other):
+        sender.transport.send(1, b"before")
+        assert await receiver.next() == (0, b"before")
+        links.set_faults({1: cut.effect(["a", "b", "c", "d"])})
+        sender.transport.send(1, b"lost")
+        sender.transport.send(2, b"elsewhere")
+        assert await other.next() == (0, b"elsewhere")
+        while links.totals()["dropped"] == 0:
+            await asyncio.to_thread(int)
+        other.transport.send(1, b"from another")
+        assert await receiver.next() == (2, b"from another")
+        links.set_faults({})
+        sender.transport.send(1, b"after")
+        assert await receiver.next() == (0, b"after")
+        assert links.faults.counts()[1].dropped == links.totals()["dropped"] == 1
