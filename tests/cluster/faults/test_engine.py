@@ -111,6 +111,15 @@ class FakeStage:
         self.perform(self.engine.handle(seen))
         self.look()
 
+    def come_up(self, *indices: int) -> None:
+        self.up.update(indices)
+        self.go_round()
+
+    def go_round(self) -> None:
+        """See how the validators are, and do what is ordered at once."""
+        self.look()
+        self.advance(0)
+
     def look(self) -> None:
         seats = tuple(map(self._seat, sorted(index for host in self.hosts for index in host)))
         self.perform(self.engine.handle(Network(self.now_ms, seats, LEADER, self.shares, self.has_pods)))
@@ -354,9 +363,7 @@ def test_a_killed_validator_is_started_when_nobody_holds_it_down() -> None:
     stage.advance(1)
     assert stage.log == ["crash 1", "start 1"]
     assert not engine.are_over, "it does not answer yet"
-    stage.up.add(1)
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1)
     assert engine.are_over
     assert [record.took_effect for record in engine.records] == [True, False], "it was down when the second one came"
     assert engine.records[0].first_back_ms == engine.records[0].ended_ms == 2_000
@@ -486,9 +493,7 @@ def test_a_pod_that_comes_back_without_its_disk_is_a_problem(how: str) -> None:
         stage.loses([1], "node-b", "its pod is gone")
         stage.snapshots = snapshots
         stage.advance(2_000)
-        stage.up.add(1)
-        stage.look()
-        stage.advance(0)
+        stage.come_up(1)
         (record,) = engine.records
         assert record.ended_ms is not None
         problems.append(record.problem)
@@ -505,9 +510,7 @@ def test_a_lost_disk_takes_what_a_validator_kept_on_it_that_another_fault_holds_
     assert stage.log == ["crash 1", "keep 0", "keep 1", "crash 0", "lose 0", "lose 1"]
     stage.advance(1_000)
     assert stage.log[6:] == ["start 0", "start 1"]
-    stage.up |= {0, 1}
-    stage.look()
-    stage.advance(0)
+    stage.come_up(0, 1)
     assert [record.lost_disks for record in engine.records] == [(), ("validator-0", "validator-1")]
 
 
@@ -536,9 +539,7 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     )
     assert [record.is_planned for record in engine.records] == [True, True, False, False]
     stage.snapshots = {3: 6}
-    stage.up |= {1, 3}
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1, 3)
     assert engine.are_over
     assert befallen.lost_disks == ("validator-3",), "validator-1 found its disk on a shared volume"
     assert befallen.evidence.startswith("not planned: health check failed, down from height 7 to 7")
@@ -568,9 +569,7 @@ def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
     assert not engine.are_over
     stage.advance(300)
     assert stage.log == ["start 1"]
-    stage.up.add(1)
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1)
     record = engine.records[0]
     assert record.took_effect and engine.are_over
     assert "validator-1 stopped: journal: write failed: No space left" in record.evidence
@@ -595,9 +594,7 @@ def test_a_rotten_disk_is_refused_and_replaced() -> None:
     assert stage.fails(1, "file of 1: damaged")
     stage.advance(0)
     assert stage.log == ["keep 1", "crash 1", "start 1", "lose 1", "start 1"]
-    stage.up.add(1)
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1)
     assert engine.records[0].took_effect and engine.records[0].problem == ""
 
 
@@ -605,9 +602,7 @@ def test_a_rotten_disk_that_is_not_refused_is_a_problem() -> None:
     engine, stage = make({"kind": "bit_rot", "target": "validator-1", "at_height": 5, "down_ms": 300})
     reach(engine, stage, 5)
     stage.advance(300)
-    stage.up.add(1)
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1)
     assert "started from a disk on which a bit of file of 1 had flipped" in engine.records[0].problem
 
 
@@ -682,10 +677,8 @@ UPGRADE = {"kind": "upgrade", "at_height": 5, "down_ms": 100, "heights_between":
 def come_back(engine: FaultEngine, stage: FakeStage, *indices: int) -> None:
     """The host that is down starts, and its validators make two heights final."""
     stage.advance(100)
-    stage.up.update(indices)
     stage.height += 2
-    stage.look()
-    stage.advance(0)
+    stage.come_up(*indices)
 
 
 def test_faults_that_are_added_while_it_runs_are_performed_like_the_others() -> None:
@@ -699,9 +692,7 @@ def test_faults_that_are_added_while_it_runs_are_performed_like_the_others() -> 
     reach(engine, stage, 8)
     assert stage.log == ["crash 2", "crash 1"]
     stage.advance(2_000)
-    stage.up.update((1, 2))
-    stage.look()
-    stage.advance(0)
+    stage.come_up(1, 2)
     assert engine.are_over and stage.links == {}
     assert records is engine.records
     assert [record.kind for record in records] == ["partition", "kill", "kill"]
@@ -716,12 +707,10 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert stage.log == ["replace 0", "start 0"]
     stage.up.add(0)
     stage.height, stage.heights[0] = 8, 6
-    stage.look()
-    stage.advance(0)
+    stage.go_round()
     assert stage.log == ["replace 0", "start 0"], "it has not shown that it can"
     stage.heights[0] = 7
-    stage.look()
-    stage.advance(0)
+    stage.go_round()
     assert stage.log[2:] == ["replace 1"]
     stage.heights.clear()
     for index in (1, 2, 3):
@@ -757,18 +746,14 @@ def test_an_upgrade_waits_for_no_progress_of_a_byzantine_validator() -> None:
     stage.advance(100)
     assert stage.log == ["replace 0", "start 0"]
     stage.heights[0] = 5
-    stage.look()
-    stage.advance(0)
+    stage.go_round()
     assert stage.log == ["replace 0", "start 0"], "it is not up"
-    stage.up.add(0)
-    stage.look()
-    stage.advance(0)
+    stage.come_up(0)
     assert stage.log[2:] == ["replace 1"]
     stage.advance(100)
     stage.up.add(1)
     stage.heights[1] = 5
-    stage.look()
-    stage.advance(0)
+    stage.go_round()
     assert stage.log[3:] == ["start 1"], "an honest one has to go on"
 
 
@@ -808,8 +793,7 @@ def test_an_upgrade_stops_where_a_validator_diverges() -> None:
     come_back(engine, stage, 2)
     stage.advance(100)
     stage.diverged.add(0)
-    stage.look()
-    stage.advance(0)
+    stage.go_round()
     assert engine.are_over
     assert stage.log == ["replace 2", "start 2", "replace 0", "start 0"]
     record = engine.records[0]

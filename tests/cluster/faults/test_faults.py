@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -345,14 +346,6 @@ def only(record: RunRecord) -> FaultRecord:
     return record.faults[0]
 
 
-@pytest.mark.slow
-def test_targets_are_drawn_from_the_seed() -> None:
-    fault = {"kind": "pause", "target": "random"} | LASTING
-    targets = {only(run(fault, seed=seed, height=12)).targets for seed in range(8)}
-    assert len(targets) > 1
-    assert only(run(fault, seed=3, height=12)).targets == only(run(fault, seed=3, height=12)).targets
-
-
 def test_f_targets_as_many_as_are_withstood() -> None:
     fault = only(run({"kind": "kill", "target": "f", "at_height": 5, "down_ms": 900}, count=7))
     assert len(fault.targets) == 2
@@ -368,25 +361,6 @@ def test_the_leader_is_who_leads_the_newest_view() -> None:
         leader = max(nodes, key=lambda node: node.view).leader
         assert simulation.advance()
     assert fault.targets == (f"validator-{leader}",)
-
-
-def test_faults_begin_at_times_and_end_at_heights() -> None:
-    record = run({"kind": "pause", "target": "validator-1", "at_ms": 700, "until_height": 20})
-    fault = only(record)
-    assert fault.begun_ms == 700
-    assert fault.height_when_ended == 20
-    assert check(record).verdict is Outcome.PASS
-
-
-def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
-    kill = {"kind": "kill", "target": "validator-1"}
-    record = run(kill | {"at_height": 5, "down_ms": 3_000}, kill | {"at_height": 8, "down_ms": 500})
-    long, short = record.faults
-    assert short.begun_ms is not None
-    assert short.begun_ms < (long.ended_ms or 0) == short.ended_ms
-    status = record.validators[1].status
-    assert status is not None
-    assert status["starts"] == 2
 
 
 def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
@@ -596,22 +570,25 @@ def reachable(root: object) -> dict[int, object]:
     return found
 
 
-def shared(simulation: WatchedSimulation) -> list[object]:
-    """Containers with content that two validators can both reach."""
-    validators = [machine.validator for machine in simulation.machines if machine.validator is not None]
-    one, other = (reachable(validator) for validator in validators[:2])
-    return [one[each] for each in one.keys() & other.keys() if isinstance(one[each], dict | list | set | bytearray)]
+def in_common(roots: Iterable[object]) -> list[object]:
+    """Containers that two of the objects can both reach."""
+    return [
+        one[each]
+        for one, other in combinations(map(reachable, roots), 2)
+        for each in one.keys() & other.keys()
+        if isinstance(one[each], dict | list | set | bytearray)
+    ]
 
 
 def test_validators_share_nothing_but_what_they_were_given() -> None:
     simulation = WatchedSimulation(make_scenario(height=10), 5, "test")
     simulation.run()
-    assert shared(simulation) == []
+    validators = [machine.validator for machine in simulation.machines[:2] if machine.validator is not None]
+    assert len(validators) == 2 and in_common(validators) == []
     results: dict[bytes, bytes] = {b"block": b"result"}
-    for machine in simulation.machines:
-        assert machine.validator is not None
-        machine.validator.executor.archive.planted = results  # type: ignore[attr-defined]
-    assert shared(simulation) == [results]
+    for validator in validators:
+        validator.executor.archive.planted = results  # type: ignore[attr-defined]
+    assert in_common(validators) == [results]
 
 
 def test_a_fault_may_wait_for_the_votes_of_a_quorum() -> None:

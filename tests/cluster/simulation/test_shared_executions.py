@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,12 @@ from cluster.tools.sweeps.tasks import ScenarioTask
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.messages import Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
-from tests.cluster.faults.test_faults import reachable
+from tests.cluster.faults.test_faults import in_common
 from validator.chain.block import header_hash
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
 from validator.primitives.types import Hash
-from validator.state import LogStateStore
 from validator.transition.transition import Outcome, Transition
 
 SEED = 3
@@ -210,17 +208,6 @@ def test_state_trees_share_nothing_that_changes() -> None:
     for store in stores[:2]:
         store.planted = planted  # type: ignore[attr-defined]
     assert in_common(stores) == [planted]
-
-
-def in_common(stores: list[LogStateStore]) -> list[object]:
-    """Containers that two of the stores can both reach."""
-    found = [reachable(store) for store in stores]
-    return [
-        one[each]
-        for one, other in combinations(found, 2)
-        for each in one.keys() & other.keys()
-        if isinstance(one[each], dict | list | set | bytearray)
-    ]
 
 
 class TestNondeterminism:

@@ -151,17 +151,25 @@ def start_node(fate: str, program: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+def ask_to_end(node: subprocess.Popen[str], is_adopted: bool = False) -> tuple[list[int], bool | None]:
+    """The ids of both children, and what the worker says of the end of its node; another may adopt it before."""
+    assert node.stdin is not None and node.stdout is not None
+    pids = json.loads(node.stdout.readline())
+    assert node.stdout.readline() == "ready\n"
+    if is_adopted:
+        node.send_signal(signal.SIGUSR1)
+        assert node.stdout.readline() == "adopted\n"
+    node.stdin.write("go\n")
+    node.stdin.flush()
+    return pids, json.loads(node.stdout.readline())
+
+
 @pytest.mark.parametrize("fate", ["kills", "terminates"])
 def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are_gone(
     fate: str, tmp_path: Path
 ) -> None:
     with start_node(fate, tmp_path / "raylet") as raylet:
-        assert raylet.stdin is not None and raylet.stdout is not None
-        other, worker = json.loads(raylet.stdout.readline())
-        assert raylet.stdout.readline() == "ready\n"
-        raylet.stdin.write("go\n")
-        raylet.stdin.flush()
-        is_gone = json.loads(raylet.stdout.readline())
+        (other, worker), is_gone = ask_to_end(raylet)
         if fate == "kills":
             assert is_gone is True
             assert processes.find(other) is None
@@ -176,12 +184,8 @@ def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are
 def test_a_worker_whose_raylet_is_gone_ends_nothing(fate: str, tmp_path: Path) -> None:
     """Its parent is another process then, and all that this one started is no part of the node."""
     with start_node(fate, tmp_path / "init") as init:
-        assert init.stdin is not None and init.stdout is not None
-        other, worker = json.loads(init.stdout.readline())
-        assert init.stdout.readline() == "ready\n"
-        init.stdin.write("go\n")
-        init.stdin.flush()
-        assert json.loads(init.stdout.readline()) is None
+        (other, worker), is_gone = ask_to_end(init)
+        assert is_gone is None
         assert None not in map(processes.find, (init.pid, other, worker))
         init.communicate(timeout=HANGS_AFTER_S)
     assert init.returncode == 0, "it ended with its input"
@@ -211,14 +215,8 @@ def test_a_worker_whose_raylet_is_gone_does_not_take_another_rays_for_it(tmp_pat
     outer, inner = map(str, names)
     command = [outer, "-c", ADOPTS, inner, "-c", NODE, "kills", sys.executable]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as adopts:
-        assert adopts.stdin is not None and adopts.stdout is not None
-        pids = json.loads(adopts.stdout.readline())
-        assert adopts.stdout.readline() == "ready\n"
-        adopts.send_signal(signal.SIGUSR1)
-        assert adopts.stdout.readline() == "adopted\n"
-        adopts.stdin.write("go\n")
-        adopts.stdin.flush()
-        assert json.loads(adopts.stdout.readline()) is None
+        pids, is_gone = ask_to_end(adopts, is_adopted=True)
+        assert is_gone is None
         other, worker = map(processes.find, pids)
         assert worker is not None
         adopts.communicate(timeout=HANGS_AFTER_S)
