@@ -46,8 +46,8 @@ from cluster.record.folder import (
 )
 from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.log import LineLog
+from tests.cluster.live.scenarios import SCENARIO
 from tests.cluster.live.soak import left_behind
-from tests.cluster.live.test_live_run import SCENARIO
 from tests.hangs import HANGS_AFTER_S
 
 LEASE_S: Final = 30
@@ -178,15 +178,23 @@ class Driver:
             env=environment | {"PYTHONPATH": str(ROOT)},
         )
 
-    def kill_at(self, text: str, delay_s: float) -> None:
-        """Kill it so many seconds after it says something, unless it ends before."""
+    def wait_for(self, text: str) -> bool:
+        """Whether it says something before it ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.append(line)
             if text in line:
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(delay_s)
-                break
+                return True
+        return False
+
+    def kill_at(self, text: str, delay_s: float) -> None:
+        """Kill it so many seconds after it says something, unless it ends before."""
+        if self.wait_for(text):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(delay_s)
+        self.kill()
+
+    def kill(self) -> None:
         self.process.kill()
         self.process.wait(HANGS_AFTER_S)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -25,7 +23,9 @@ from cluster.record.archive import ARCHIVE_MAGIC, items_of
 from cluster.record.archived_run import read_run
 from cluster.record.folder import STORE_FILE
 from cluster.tools.cli.main import main
-from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
+from tests.cluster.live.scenarios import PAIR, SCENARIO
+from tests.cluster.live.soak_handover import Driver
+from tests.cluster.live.test_live_run import FAULTS
 from tests.hangs import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -48,47 +48,22 @@ def kept_blocks(folder: Path) -> int:
     return 0
 
 
-class Driver:
-    """A run of its own, whose output can be waited for."""
+def start(temporary: Path, folder: Path, scenario: dict[str, Any], *options: str, command: str = "run") -> Driver:
+    """A run of a scenario."""
+    file = folder.with_suffix(".yaml")
+    file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
+    return Driver(temporary, "", command, str(file), "--out", str(folder), *options)
 
-    def __init__(self, folder: Path, scenario: dict[str, Any], *options: str, command: str = "run") -> None:
-        file = folder.with_suffix(".yaml")
-        file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
-        arguments = [*STAMPEDE, command, str(file), "--out", str(folder), *options]
-        environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        self._folder = folder
-        self.process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
-        )
 
-    def wait_for(self, text: str) -> None:
-        assert self.process.stdout is not None
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if text in line:
+def wait_for_blocks(driver: Driver, folder: Path, count: int) -> None:
+    """Until a checkpoint came after the driver's file had so many blocks. A line comes every few seconds."""
+    had_them_s = math.inf
+    while driver.wait_for(""):
+        if kept_blocks(folder) >= count:
+            had_them_s = min(had_them_s, time.time())
+            if checkpoint.read(folder).clock.written_epoch_s > had_them_s:
                 return
-        pytest.fail(f"it ended without {text!r}: {''.join(said[-20:])}")
-
-    def wait_for_blocks(self, count: int) -> None:
-        """Until a checkpoint came after its file had so many blocks. A line comes every few seconds."""
-        assert self.process.stdout is not None
-        had_them_s = math.inf
-        for _ in self.process.stdout:
-            if kept_blocks(self._folder) >= count:
-                had_them_s = min(had_them_s, time.time())
-                if checkpoint.read(self._folder).clock.written_epoch_s > had_them_s:
-                    return
-        pytest.fail(f"it ended before it had {count} blocks")
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(HANGS_AFTER_S)
-
-    def rest(self) -> str:
-        """What is still said, until everybody has ended who shares its output."""
-        assert self.process.stdout is not None
-        return self.process.stdout.read()
+    pytest.fail(f"it ended before it had {count} blocks")
 
 
 @pytest.fixture
@@ -107,9 +82,9 @@ def checks_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in result["checks"]}
 
 
-def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder: Path) -> None:
-    driver = Driver(folder, {**PAIR, "validators": 2, "faults": FAULTS}, "--attachable", "200")
-    driver.wait_for("kill of validator-1 begins")
+def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder: Path, temporary: Path) -> None:
+    driver = start(temporary, folder, {**PAIR, "validators": 2, "faults": FAULTS}, "--attachable", "200")
+    assert driver.wait_for("kill of validator-1 begins"), driver.said
     refused = stampede("attach", str(folder))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert f"its driver is alive: process {driver.process.pid} on " in refused.stderr
@@ -127,7 +102,8 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
     assert len(read_run(folder).blocks) >= SCENARIO["stop"]["height"], "the archive is whole, from height 1 on"
     left = {path.name for path in folder.iterdir()}
     assert not left & {"driver.lock", "driver.checkpoint", "driver.checkpoint.before", "sightings.part", "blocks.part"}
-    assert "its testnet goes on for 200 s; stampede attach" in driver.rest(), "and its watchdog has left"
+    driver.end()
+    assert "its testnet goes on for 200 s; stampede attach" in "".join(driver.said), "and its watchdog has left"
     assert not processes.using(folder)
 
     ended = stampede("attach", str(folder))
@@ -136,24 +112,24 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
 
 
 @pytest.mark.soak
-def test_an_upgrade_goes_on_with_another_driver(folder: Path) -> None:
+def test_an_upgrade_goes_on_with_another_driver(folder: Path, temporary: Path) -> None:
     """Other moments are those of ``make soak-handover``."""
     upgrade = {"kind": "upgrade", "version": "2", "at_height": 8}
     changes = {"validators": {"count": 2}, "faults": [upgrade], "stop": {"height": 60, "timeout_s": 300}}
-    driver = Driver(folder, {**SCENARIO, **changes}, "--attachable", "200")
-    driver.wait_for("upgrade of all begins")
-    driver.kill()
+    driver = start(temporary, folder, {**SCENARIO, **changes}, "--attachable", "200")
+    driver.kill_at("upgrade of all begins", 0.0)
     attached = stampede("attach", str(folder))
     assert attached.returncode == 0, attached.stdout + attached.stderr
-    driver.rest()
+    driver.end()
     assert not processes.using(folder)
 
 
-def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None:
-    driver = Driver(folder, {**PAIR, "stop": {"height": 900, "timeout_s": 600}}, "--attachable", "10")
-    driver.wait_for_blocks(5)
+def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path, temporary: Path) -> None:
+    driver = start(temporary, folder, {**PAIR, "stop": {"height": 900, "timeout_s": 600}}, "--attachable", "10")
+    wait_for_blocks(driver, folder, 5)
     driver.kill()
-    assert "processes of the run were ended" in driver.rest()
+    driver.end()
+    assert "processes of the run were ended" in "".join(driver.said)
     assert not processes.using(folder)
     assert result_of(folder)["nobody_came"]
 

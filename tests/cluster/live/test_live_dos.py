@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.scenario.sections.dos import METRICS
+from tests.cluster.live.scenarios import PAIR
 from tests.cluster.live.test_attach import result_of, stampede
-from tests.cluster.live.test_live_run import PAIR
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,6 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.driver import ray_session
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import FaultRecord, RunObserver, RunRecord, RunRequest, Sample
@@ -137,14 +134,6 @@ class FaultyRun:
 
 
 @pytest.fixture(scope="module")
-def temporary() -> Iterator[Path]:
-    """A folder with a short path, in which Ray's own are made."""
-    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another checkout, in which one thing is not compiled yet."""
     folder = tmp_path_factory.mktemp("checkout")
@@ -168,9 +157,7 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
         executors.update(family & processes.with_argument(EXECUTOR_ARGUMENT))
         stopped.update(process.pid for process in family if process.is_stopped)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
-        record = run_live(RunRequest(scenario(code), 3, "test", folder), RunObserver(on_sample, print))
+    record = run_live(RunRequest(scenario(code), 3, "test", folder), RunObserver(on_sample, print))
     return FaultyRun(record, folder, code, temporary, seen, executors, stopped)
 
 

@@ -11,12 +11,10 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -44,6 +42,8 @@ from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario, load_scenario
 from cluster.watches.live.testnet import run_live
 from kits.tracing.tracer import Tracer
+from tests.cluster.live.scenarios import PAIR, SCENARIO
+from tests.cluster.live.soak_handover import KILL, MOMENTS, Driver, left
 from tests.hangs import HANGS_AFTER_S
 from tests.kits.tracing.collector import GotSpan, collecting
 from tests.kits.tracing.span_rules import problems_of, traces_of
@@ -55,26 +55,6 @@ ROOT = Path(__file__).parents[3]
 KILLED = 1
 JOINS_AT = 9
 LOOKS_HELD = 40
-SCENARIO: dict[str, Any] = {
-    "name": "small",
-    "validators": 4,
-    "consensus": {
-        "block_interval_ms": 120,
-        "leader_timeout_ms": 600,
-        "advance_timeout_ms": 900,
-        "rebroadcast_ms": 400,
-    },
-    "load": {
-        "users": [
-            {"workload": "heartbeat", "count": 2, "interval_ms": 300},
-            {"workload": "flood", "count": 1, "interval_ms": 300, "options": {"timers": 5, "spread_blocks": 3}},
-        ]
-    },
-    "stop": {"height": 25, "drain_blocks": 3, "timeout_s": 300},
-    "success": {"heights_compared": 15, "transactions": 3, "fires": 3, "stall_ms": 120_000},
-}
-PAIR: dict[str, Any] = {**SCENARIO, "validators": {"count": 2, "hosts": 1}}
-"""Quicker to start; for what is about the run's other processes."""
 FAILING_POLICY = """\
 from validator.policies.fifo import FifoPhase
 class Mine(FifoPhase):
@@ -124,14 +104,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def temporary() -> Iterator[Path]:
-    """A folder with a short path, in which Ray's own are made."""
-    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveRun:
     """The small scenario with its fault, run once for all tests that look at it."""
     run_folder = tmp_path_factory.mktemp("live")
@@ -152,8 +124,7 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
                 niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 
     wanted = scenario(faults=FAULTS)
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as reader, collecting() as collector:
-        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
+    with ThreadPoolExecutor(1) as reader, collecting() as collector:
         tracer = Tracer(collector.url, run_folder, wanted, "live")
         observer = RunObserver(on_sample, notices.append, tracer.on_step, tracer.on_look)
         record = run_live(RunRequest(wanted, 5, "test", run_folder), observer)
@@ -193,7 +164,6 @@ def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LateR
         return len(held) > LOOKS_HELD and bool(is_ready(load))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
         patch.setattr(Hosts, "look", look)
         patch.setattr(LoadProcess, "is_ready", property(is_ready_late))
         record = run_live(RunRequest(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late")))
@@ -293,7 +263,6 @@ def test_no_validator_starts_before_the_load_generator_is_ready(late_run: LateRu
 def test_a_load_generator_that_cannot_start_is_one_line(
     temporary: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
     monkeypatch.setattr(load_process, "MODULE", "loadgen.nothing")
     with pytest.raises(errors.TestnetError) as caught:
         run_live(RunRequest(Scenario.model_validate(PAIR), 7, "test", folder))
@@ -376,119 +345,21 @@ def test_nothing_is_left(live_run: LiveRun) -> None:
     assert list(live_run.temporary.iterdir()) == []
 
 
-# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
-
-SCRIPT = """
-import json, sys
-from pathlib import Path
-from cluster.live.driver import ray_session
-from cluster.watches.live.testnet import run_live
-from cluster.record.run import RunObserver, RunRequest
-from cluster.scenario import load_scenario
-
-ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
-tell = lambda **facts: print(json.dumps(facts), flush=True)
-record = run_live(
-    RunRequest(load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2])),
-    RunObserver(lambda sample: tell(height=max(height or 0 for height in sample.heights)),
-        lambda notice: tell(notice=notice)),
-)
-tell(interrupted=record.interrupted, problems=record.problems, blocks=[len(v.blocks) for v in record.validators],
-     balances=[len(v.balances) for v in record.validators], samples=len(record.samples))
-"""
-
-
-class Driver:
-    """A driver in a process group of its own, as a terminal would have it."""
-
-    def __init__(self, folder: Path, temporary: Path) -> None:
-        folder.mkdir()
-        scenario_file = folder / "scenario.yaml"
-        scenario_file.write_text(yaml.safe_dump(PAIR), encoding="utf-8")
-        command = [sys.executable, "-c", SCRIPT, str(scenario_file), str(folder), str(temporary)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, start_new_session=True, text=True
-        )
-
-    def wait_for(self, is_it: Callable[[dict[str, Any]], bool]) -> None:
-        """Read what it tells until something is told."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if is_it(json.loads(line)):
-                return
-        pytest.fail(f"ended with {self.process.wait()}: {self.process.stderr and self.process.stderr.read()}")
-
-    def family(self) -> set[Process]:
-        myself = processes.find(self.process.pid)
-        assert myself is not None
-        return processes.with_descendants([myself])
-
-    def interrupt(self) -> None:
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def end(self) -> tuple[list[dict[str, Any]], str]:
-        """What else it told, and its standard error."""
-        told, complaints = self.process.communicate(timeout=HANGS_AFTER_S)
-        return [json.loads(line) for line in told.splitlines()], complaints
-
-
-@pytest.mark.soak
-def test_ctrl_c_leaves_nothing_behind_and_tells_what_is_known(folder: Path, temporary: Path) -> None:
-    driver = Driver(folder, temporary)
-    driver.wait_for(lambda told: told.get("height", 0) >= 3)
-    family = driver.family()
-    assert len(family) > 8
-    driver.interrupt()
-    told, complaints = driver.end()
-    assert (driver.process.returncode, complaints) == (0, "")
-    result = told[-1]
-    assert result["interrupted"]
-    assert result["problems"] == []
-    assert min(result["blocks"]) >= 3
-    assert min(result["balances"]) > 0
-    assert [process for process in family if process.is_running] == []
-    assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: Path) -> None:
-    driver = Driver(folder, temporary)
-    driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
-    driver.interrupt()
-    told, complaints = driver.end()
-    assert (driver.process.returncode, complaints) == (0, "")
-    assert told[-1]["interrupted"]
-    assert processes.with_argument(str(temporary)) == set()
-    assert list(temporary.iterdir()) == []
-
-
 # --- somebody is killed -----------------------------------------------------------------------------------------------
 
 
-def result_of(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    return content
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", [pytest.param("while it starts", marks=pytest.mark.soak), "in its middle"])
+@pytest.mark.parametrize("moment", [pytest.param("start", marks=pytest.mark.soak), "faults"])
 def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, temporary: Path, moment: str) -> None:
-    driver = Driver(folder, temporary)
-    if moment == "while it starts":
-        driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
-    else:
-        driver.wait_for(lambda told: told.get("height", 0) >= 3)
-    family = driver.family()
-    driver.process.kill()
-    # It ends with the last one that has its standard error.
-    _, complaints = driver.process.communicate(timeout=HANGS_AFTER_S)
-    assert re.fullmatch(
-        rf"stampede: the driver was killed: \d+ processes of the run were ended; see {folder}/result.json\n", complaints
-    )
-    assert processes.end(family, HANGS_AFTER_S) == []
-    assert processes.using(temporary) == set()
-    assert list(temporary.iterdir()) == []
-    result = result_of(folder)
+    scenario_file = folder.with_suffix(".yaml")
+    scenario_file.write_text(yaml.safe_dump({**SCENARIO, "validators": 2, "faults": [KILL]}), encoding="utf-8")
+    driver = Driver(temporary, "", "run", str(scenario_file), "--out", str(folder))
+    driver.kill_at(MOMENTS[moment], 0.0)
+    driver.end()
+    ended = r"stampede: the driver was killed: \d+ processes of the run were ended; see "
+    assert re.fullmatch(f"{ended}{folder}/result.json\n", driver.said[-1]), driver.said
+    assert left(folder, temporary) == []
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert (result["verdict"], result["checks"][0]["detail"]) == ("inconclusive", "the driver was killed")
     assert {"commit", "version", "scenario_hash", "date"} <= result.keys()
 
@@ -605,14 +476,14 @@ class Command:
         self.said += said
         return bool(said)
 
-    def wait_for(self, pattern: bytes) -> None:
-        """Read until something is said."""
+    def wait_for(self, pattern: bytes, least: int = 7) -> None:
+        """Read until something is said. There are ``least`` processes then."""
         while not re.search(pattern, self.said):
             assert self.read(), self.said.decode()
         myself = processes.find(self.pid)
         assert myself is not None
         self.family = processes.with_descendants([myself])
-        assert len(self.family) >= 7, "driver, watchdog, GCS, raylet with two agents, and the host at least"
+        assert len(self.family) >= least, "driver, watchdog, GCS, raylet with two agents, and the host at least"
 
     def process_of(self, program: str) -> Process:
         """The one process of the run whose command line names a program, and not its parent's.
@@ -622,6 +493,9 @@ class Command:
         named = {process.pid: process for process in self.family & processes.with_argument(program)}
         (found,) = (process for pid, process in named.items() if psutil.Process(pid).ppid() not in named)
         return found
+
+    def press_ctrl_c(self) -> None:
+        os.write(self.terminal, b"\x03")
 
     def read_to_the_end(self) -> None:
         while self.read():
@@ -750,15 +624,38 @@ def test_a_testnet_that_does_not_pass_is_kept_up_where_that_is_wanted(run_comman
     assert command.check_nothing_is_left(errors.ExitCode.FAIL)["verdict"] == "fail"
 
 
-@pytest.mark.soak
-def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None:
+@pytest.mark.slow
+def test_ctrl_c_while_it_starts_leaves_nothing_behind(run_command: Callable[..., Command]) -> None:
     command = run_command()
-    command.wait_for(rb" height [1-9]\d*/")
-    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGINT):
-        os.kill(command.pid, number)
-        command.read(patience_s=0.15)
+    command.wait_for(b"starting Ray", least=1)
+    command.press_ctrl_c()
     command.read_to_the_end()
     command.check_end()
+    assert b"Traceback" not in command.said
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "more", [(), (signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGINT)], ids=["once", "many"]
+)
+def test_ctrl_c_tells_what_is_known_and_more_signals_force_nothing(
+    run_command: Callable[..., Command], more: Sequence[signal.Signals]
+) -> None:
+    command = run_command()
+    command.wait_for(rb" height ([3-9]|\d\d+)/")
+    command.press_ctrl_c()
+    for number in more:
+        command.read(patience_s=0.15)
+        os.kill(command.pid, number)
+    command.read_to_the_end()
+    result = command.check_end()
+    assert b"Traceback" not in command.said
+    details = {check["name"]: check["detail"] for check in result["checks"]}
+    assert details["no_problems"].startswith("interrupted")
+    if not more:
+        assert details["no_problems"] == "interrupted"
+        assert min(tip["height"] for tip in result["validators"]) >= 3
+        assert re.search(r"[1-9]\d* served balances", details["conservation"]), details
 
 
 def blocks(pid: int, number: int) -> bool:

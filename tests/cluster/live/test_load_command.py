@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.live.test_attach import Driver, stampede
-from tests.cluster.live.test_live_run import PAIR
+from tests.cluster.live.scenarios import PAIR
+from tests.cluster.live.test_attach import stampede, start
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -25,12 +25,12 @@ def load(driver: str, folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_a_load_from_outside_reaches_finality(tmp_path: Path) -> None:
+def test_a_load_from_outside_reaches_finality(tmp_path: Path, temporary: Path) -> None:
     folder = tmp_path / "run"
     plan = {**PAIR, "load": {"users": USERS, "external": True}, "success": {"fires": 0}}
-    driver = Driver(folder, plan, command="up")
+    driver = start(temporary, folder, plan, command="up")
     try:
-        driver.wait_for("height 3")
+        assert driver.wait_for("height 3"), driver.said
         url = json.loads((folder / "endpoints.json").read_text(encoding="utf-8"))["testnet"]["url"]
         page = load(url, tmp_path, str(folder.with_suffix(".yaml")), "--for", "6s")
         (each,) = page["workloads"].values()
@@ -40,6 +40,5 @@ def test_a_load_from_outside_reaches_finality(tmp_path: Path) -> None:
         assert spread["workloads"]["transfer"]["final"] == spread["workloads"]["transfer"]["measured"] > 5
     finally:
         driver.process.send_signal(signal.SIGINT)
-        rest = driver.rest()
-    assert driver.process.wait() == 0, rest
-    assert "verdict  pass" in rest
+        assert driver.end() == 0, driver.said
+    assert "verdict  pass" in "".join(driver.said)

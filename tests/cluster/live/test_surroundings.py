@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cluster.common.checkout import checkout_commit
-from tests.cluster.live.test_live_run import PAIR
+from tests.cluster.live.scenarios import PAIR
 from tests.hangs import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +19,6 @@ import yaml
 from cluster.common.checkout import ROOT
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
-from cluster.live.driver import ray_session
 from cluster.record.folder import SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE
 from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import WORK_FILE
@@ -43,16 +41,6 @@ SCENARIO: Final[dict[str, Any]] = {
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A folder with a short path, in which Ray's own is made."""
-    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", path)
-        yield path
-    shutil.rmtree(path)
 
 
 def test_a_number_that_kills_two_workers_is_reported_and_the_others_end_once(temporary: Path, tmp_path: Path) -> None:

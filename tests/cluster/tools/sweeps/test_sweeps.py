@@ -8,9 +8,6 @@ import json
 import os
 import re
 import shlex
-import shutil
-import tempfile
-from collections.abc import Iterator
 from itertools import pairwise, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +23,6 @@ from rich.console import Console
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, Crash, ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.live.driver import ray_session
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.record.rules import Mechanism
@@ -474,16 +470,6 @@ def test_off_a_terminal_a_line_a_tenth_tells_how_far_it_is() -> None:
 
 
 # --- over Ray ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def temporary() -> Iterator[Path]:
-    """A folder with a short path, in which Ray's own are made."""
-    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", path)
-        yield path
-    shutil.rmtree(path)
 
 
 def sweep_of(folder: Path, seeds: str, *more: str, **changes: Any) -> tuple[int, str]:

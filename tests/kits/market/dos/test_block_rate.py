@@ -16,7 +16,7 @@ from cluster.record.run import RunObserver, RunRequest, Sample
 from cluster.scenario import Scenario
 from cluster.watches.live.testnet import run_live
 from kits.market.dos.measures import Window, block_rate
-from tests.cluster.live.test_live_run import PAIR
+from tests.cluster.live.scenarios import PAIR
 from tests.cluster.live.web import hostile_process
 from tests.hangs import HANGS_AFTER_S
 
