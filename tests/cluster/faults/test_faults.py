@@ -346,6 +346,14 @@ def only(record: RunRecord) -> FaultRecord:
     return record.faults[0]
 
 
+@pytest.mark.slow
+def test_targets_are_drawn_from_the_seed() -> None:
+    fault = {"kind": "pause", "target": "random"} | LASTING
+    targets = {only(run(fault, seed=seed, height=12)).targets for seed in range(8)}
+    assert len(targets) > 1
+    assert only(run(fault, seed=3, height=12)).targets == only(run(fault, seed=3, height=12)).targets
+
+
 def test_f_targets_as_many_as_are_withstood() -> None:
     fault = only(run({"kind": "kill", "target": "f", "at_height": 5, "down_ms": 900}, count=7))
     assert len(fault.targets) == 2
