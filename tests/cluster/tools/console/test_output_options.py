@@ -20,8 +20,8 @@ from tests.cluster.common.test_files import NULL, device
 from tests.repository.sources import ROOT
 
 READ: Final = {
-    *("blocks", "budget", "check", "corpus", "file", "files", "folder", "genesis", "given", "group", "key", "other"),
-    *("replay", "runs", "scenario", "scenarios"),
+    *("blocks", "budget", "check", "corpus", "file", "files", "folder", "follow", "genesis", "given", "group", "key"),
+    *("other", "replay", "runs", "scenario", "scenarios"),
 }
 """Names of fields with paths that commands read. They may write in a folder of a run that exists, too."""
 VALUES: Final = {"--seeds": "0:1", "--target": "http://127.0.0.1:9", "--at": "1", "--budget": "5e13"}
