@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
 from inspect import isabstract, isclass
@@ -57,14 +57,13 @@ def points(group: str, name: str = "") -> list[EntryPoint]:
     return sorted(found, key=lambda point: (_package(point) != PROJECT, point.name, _package(point)))
 
 
-def load(point: EntryPoint, take: Callable[[Any], T], taken: Collection[str] = ()) -> T:
+def load(point: EntryPoint, take: Callable[[Any], T], is_taken: bool = False) -> T:
     """What an entry point offers, as ``take`` returns it, which raises an exception for what does not fit.
 
-    Raises :class:`BadInput`, one line with the package, if it cannot be loaded or does not fit, or if its name is one
-    of ``taken``.
+    Raises :class:`BadInput`, one line with the package, if it cannot be loaded or does not fit, or its name is taken.
     """
     try:
-        if point.name in taken:
+        if is_taken:
             raise ValueError("the name is taken; expected another one")
         return take(point.load())
     except (Exception, SystemExit) as error:
@@ -94,7 +93,7 @@ def load_named(group: str, name: str, take: Callable[[Any], T], purpose: str = "
     if not found:
         place, wanted = purpose or f"{group} {name}", f"the kit {kit}: pip install 'stampede[{kit}]'"
         raise BadInput(f"{place}: no installed package has it" + (f"; expected {wanted}" if kit else ""))
-    return load(found[-1], take, [point.name for point in found[:-1]])
+    return load(found[-1], take, is_taken=len(found) > 1)
 
 
 def expect_class(found: Any, base: type[T], name: object = None, name_of: Callable[[Any], object] = repr) -> type[T]:
