@@ -185,7 +185,7 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 # With `make -j2` it goes on beside all that needs no compiled code, which is lint.
 $(COMPILED): $(INSTALLED)
 	@rm -f $@
-	@$(BIN)/python -m cluster.tools.cli.warm_up
+	@$(BIN)/python -m cluster.commands.cli.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
 # The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server and uploads.

@@ -28,6 +28,8 @@ from cluster.audit.reexecution.again import execute_again
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
 from cluster.checks.verdict import Check, Verdict
+from cluster.commands.run.control_client import ControlClient
+from cluster.commands.run.scenario_run import finish
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
@@ -43,8 +45,6 @@ from cluster.scenario import load_scenario as _load_scenario
 from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import Change, SettingError, parse_setting
-from cluster.tools.run.control_client import ControlClient
-from cluster.tools.run.scenario_run import finish
 from cluster.watches.watched_simulation import simulate as _simulate
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0

@@ -54,7 +54,7 @@ def main() -> int:
         from cluster.common.checkout import keep_out
 
         keep_out()
-        from cluster.tools.cli.main import main as perform
+        from cluster.commands.cli.main import main as perform
 
         return perform()
     except KeyboardInterrupt:  # while the rest is loaded

@@ -368,7 +368,7 @@ def _seeds_of(text: str) -> Sequence[int] | None:
     """The seeds of a setting ``A:B``, A to B - 1; ``None`` if it is empty. Raises :class:`pytest.UsageError`."""
     if not text:
         return None
-    from cluster.tools.sweeps.commands import seed_range
+    from cluster.commands.sweeps.commands import seed_range
 
     try:
         return seed_range(text.strip())

@@ -22,7 +22,7 @@ from kits.conform.source import GeneratedCases
 from kits.conform.sweep import run_sweep
 from kits.conform.tool import ToolCommand
 
-OWN = f"{sys.executable} -m cluster.tools.cli.main t8n"
+OWN = f"{sys.executable} -m cluster.commands.cli.main t8n"
 PROCESSORS = len(os.sched_getaffinity(0))
 GOAL = 3_000.0
 BUDGET_MS = 40.0

@@ -24,14 +24,14 @@ from runs import simulated
 
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
+from cluster.commands.sweeps.drawing.genotype import Genotype
+from cluster.commands.sweeps.drawing.random_scenario import random_scenario
+from cluster.commands.sweeps.guided.corpus import Entry
+from cluster.commands.sweeps.guided.features import features_of
+from cluster.commands.sweeps.guided.schedule import GENERATION, Schedule
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.planted import Planted, planted_bugs
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.drawing.genotype import Genotype
-from cluster.tools.sweeps.drawing.guided.corpus import Entry
-from cluster.tools.sweeps.drawing.guided.features import features_of
-from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
-from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.watches.safety_monitor import broken
 from consensus.protocols import PROTOCOLS
 from kits.mutation.bugs.table import ALL

@@ -25,9 +25,9 @@ from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from runs import judged, simulated
 
 from cluster.audit.books import Books
+from cluster.commands.sweeps.drawing.random_scenario import random_scenario
+from cluster.commands.sweeps.outcome import judge
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.drawing.random_scenario import random_scenario
-from cluster.tools.sweeps.outcome import judge
 
 BLOCK_MS = 1_000
 INTERVAL_MS = 955

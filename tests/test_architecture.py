@@ -37,7 +37,7 @@ def test_a_drawing_has_every_folder(package: str) -> None:
 
 def test_a_drawing_that_is_out_of_date_is_mended() -> None:
     page = text_files()[PAGE]
-    stale = page.replace("    tools --> report\n", "    report --> tools\n")
+    stale = page.replace("    commands --> report\n", "    report --> commands\n")
     assert stale != page
     assert with_drawings(stale) == page
 

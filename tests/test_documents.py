@@ -27,10 +27,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from cluster.commands.cli import main as cli
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
-from cluster.tools.cli import main as cli
 from tests.hangs import HANGS_AFTER_S
 from tests.validator.policies.own_policies import example
 from validator.primitives.types import parse_address
@@ -55,7 +55,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/peer-protocol.md", "text"): "tests/cluster/live/network/test_wire_vectors.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/python.md", "ini"): "tests/test_stampede_pytest.py",
-    ("docs/reports.md", "yaml"): "tests/cluster/tools/compare/test_budget.py",
+    ("docs/reports.md", "yaml"): "tests/cluster/commands/compare/test_budget.py",
     ("docs/scenarios.md", "python"): "tests/cluster/checks/test_own_checks.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }

@@ -92,7 +92,7 @@ def test_fails(stampede):
     assert len(set(reports)) == 4 and all(report.is_file() for report in reports)
     assert {report.parents[2] for report in reports} == {suite.parent / "kept"}
     *_, command = re.findall(r"^again    (.*)$", output, re.MULTILINE)
-    again = [sys.executable, "-m", "cluster.tools.cli.main", *shlex.split(command, comments=True)[1:]]
+    again = [sys.executable, "-m", "cluster.commands.cli.main", *shlex.split(command, comments=True)[1:]]
     done = subprocess.run([*again, "--out", "again"], cwd=suite.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert "1,000 needed" in done.stdout

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli import warm_up
+from cluster.commands.sweeps.drawing import random_scenario as generator
+from cluster.commands.sweeps.drawing.extremes import PROGRAMS
+from cluster.commands.sweeps.nodes import code_survey
 from cluster.common.checkout import OWN_PACKAGES, check_working_directory
 from cluster.common.errors import BadInput
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
-from cluster.tools.cli import warm_up
-from cluster.tools.sweeps.drawing import random_scenario as generator
-from cluster.tools.sweeps.drawing.extremes import PROGRAMS
-from cluster.tools.sweeps.nodes import code_survey
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
 from tests.repository.import_rules import MAY_IMPORT

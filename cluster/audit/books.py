@@ -144,7 +144,7 @@ class Books:
     """For each divergence, the first step of the block that differs (:mod:`cluster.audit.reexecution.bisect`)."""
     reasons: dict[Failure, str] = field(default_factory=dict)
     """Why runs of programs failed, and at which line, as far as it was looked for
-    (:mod:`cluster.tools.run.reasons`). Receipts have only the errors' names."""
+    (:mod:`cluster.commands.run.reasons`). Receipts have only the errors' names."""
 
     @cached_property
     def proofs(self) -> list[Proof]:

@@ -5,9 +5,9 @@ All that a package offers passes :func:`load`: what does not fit is refused, and
 ``stampede.checks``
     a check: a subclass of :class:`cluster.checks.kind.CheckKind` whose ``name`` is the entry point's name.
 ``stampede.commands``
-    a module with ``COMMANDS``, or that mapping (:mod:`cluster.tools.console.command`).
+    a module with ``COMMANDS``, or that mapping (:mod:`cluster.commands.console.command`).
 ``stampede.drills``
-    a subclass of :class:`cluster.tools.drills.base.Drill`, under the drill's name.
+    a subclass of :class:`cluster.commands.drills.base.Drill`, under the drill's name.
 ``stampede.faults``
     a kind of fault: a subclass of :class:`cluster.faults.kind.FaultKind` whose ``kind`` is the entry point's name.
 ``stampede.planted``

@@ -2,7 +2,7 @@
 
 Numba keeps compiled code next to the source only if it can write there. Otherwise it uses only the user's cache
 (``numba/core/caching.py``), which is empty at first: each process would compile for many seconds in the middle of a
-block. This module also reads the code that ``python -m cluster.tools.cli.warm_up`` left next to the source. Missing
+block. This module also reads the code that ``python -m cluster.commands.cli.warm_up`` left next to the source. Missing
 code, such as for another processor, is compiled and kept in the user's cache.
 """
 

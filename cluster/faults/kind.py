@@ -57,7 +57,7 @@ MAX_NAMED: Final = 12
 
 
 class Drawing(Protocol):
-    """What a random scenario offers to a kind that is drawn (``cluster/tools/sweeps/drawing/``)."""
+    """What a random scenario offers to a kind that is drawn (``cluster/commands/sweeps/drawing/``)."""
 
     random: Any
     """The random source: a :class:`random.Random`."""

@@ -69,7 +69,7 @@ def arguments_of(command: str) -> list[str]:
     if not words:
         raise ValueError("an empty command")
     if words[0] == OWN_COMMAND:
-        return [sys.executable, "-m", "cluster.tools.cli.main", *words[1:]]
+        return [sys.executable, "-m", "cluster.commands.cli.main", *words[1:]]
     return words
 
 

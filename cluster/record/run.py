@@ -542,7 +542,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class DrillRecord:
-    """The drill that a run was (:mod:`cluster.tools.drills`)."""
+    """The drill that a run was (:mod:`cluster.commands.drills`)."""
 
     page: Mapping[str, Any]
     """The drill as it is in ``result.json``."""

@@ -15,7 +15,7 @@ the block.
 
 This hides a transition that depends on something else: a clock, the order of a set, an index that a reorganization left
 wrong. So runs that look for nondeterminism share nothing, and neither does every hundredth seed of a sweep
-(:mod:`cluster.tools.sweeps.tasks`).
+(:mod:`cluster.commands.sweeps.tasks`).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.commands.console.command import FILE, SEVERAL, Command, Group, argument, option
+from cluster.commands.console.options import whole_number
+from cluster.commands.console.output import console
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import FILE, SEVERAL, Command, Group, argument, option
-from cluster.tools.console.options import whole_number
-from cluster.tools.console.output import console
 
 if TYPE_CHECKING:
     from kits.actors.session import Session

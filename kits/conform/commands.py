@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.commands.console.command import FILE, FOLDER, Command, Topic, argument, flag, option
+from cluster.commands.console.options import ForceOption, whole_number
+from cluster.commands.console.output import console
+from cluster.commands.sweeps.commands import seed_range, worker_count
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.folder import FAILING_CASES
-from cluster.tools.console.command import FILE, FOLDER, Command, Topic, argument, flag, option
-from cluster.tools.console.options import ForceOption, whole_number
-from cluster.tools.console.output import console
-from cluster.tools.sweeps.commands import seed_range, worker_count
 from kits.conform.references import REFERENCES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Families(Command):
     DESCRIPTION = "List the families of cases in the order in which an implementer makes them pass, with their rules."
 
     def run(self) -> int:
-        from cluster.tools.console.output import plain_table
+        from cluster.commands.console.output import plain_table
         from kits.conform.families.table import TABLE
 
         table = plain_table(("family", "rules", "about"))
@@ -128,9 +128,9 @@ class Conform(ForceOption):
         import os
         import shlex
 
+        from cluster.commands.console.progress_bar import progress_bar
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import claimed
-        from cluster.tools.console.progress_bar import progress_bar
         from kits.conform.corpus import CorpusCases
         from kits.conform.families.table import TABLE
         from kits.conform.results.failure_page import remove_passed

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from cluster.commands.console.command import FILE, FOLDER, Command, Group, Topic, argument, flag, option
+from cluster.commands.console.options import CodeOptions
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import printable
-from cluster.tools.console.command import FILE, FOLDER, Command, Group, Topic, argument, flag, option
-from cluster.tools.console.options import CodeOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.commands.console.command import FILE, SEVERAL, Command, Topic, option
+from cluster.commands.console.options import whole_number
+from cluster.commands.console.output import console, print_line
+from cluster.commands.sweeps.commands import worker_count
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.command import FILE, SEVERAL, Command, Topic, option
-from cluster.tools.console.options import whole_number
-from cluster.tools.console.output import console, print_line
-from cluster.tools.sweeps.commands import worker_count
 
 if TYPE_CHECKING:
     from kits.explore.exploration import Explored
@@ -163,7 +163,7 @@ class Explore(Command):
         return [scope for fault in dict.fromkeys(self.faults) for scope in scopes[fault]]
 
     def _results(self, scopes: Sequence[Scope]) -> Iterator[tuple[int, Explored]]:
-        from cluster.tools.sweeps.fanout import run_each
+        from cluster.commands.sweeps.fanout import run_each
         from kits.explore.exploration import explore
 
         seconds = self.minutes * SECONDS_PER_MINUTE

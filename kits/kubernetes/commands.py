@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cluster.common.errors import BadInput
-from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
-from cluster.tools.console.command import FOLDER, Command, Group, Topic, argument, flag, option
-from cluster.tools.console.options import (
+from cluster.commands.console.command import FOLDER, Command, Group, Topic, argument, flag, option
+from cluster.commands.console.options import (
     ChangeOptions,
     CodeOptions,
     DurationOption,
@@ -21,6 +19,8 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
+from cluster.common.errors import BadInput
+from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
 from kits.kubernetes.names import RUN_FORMS
 from kits.kubernetes.rendering import MonitoringOptions, Render, Role, work
 

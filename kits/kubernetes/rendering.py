@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.commands.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
+from cluster.commands.console.options import ChangeOptions, RunbooksOption
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, RunbooksOption
 from kits.kubernetes.names import FORMS
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
+from cluster.commands.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
+from cluster.commands.drills.expectations import READINGS_KEPT, TIMERS_ONCE, unmet
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.archive import BlockRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.dos import ATTACK_NAMES, DosSection
-from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
-from cluster.tools.drills.expectations import READINGS_KEPT, TIMERS_ONCE, unmet
 from kits.market.dos.cases import POLICIES
 from kits.market.dos.measures import (
     TAIL,

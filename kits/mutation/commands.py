@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.command import FILE, FOLDER, SEVERAL, Topic, option
+from cluster.commands.console.options import ForceOption, parse_seed, whole_number
+from cluster.commands.console.output import console
+from cluster.commands.sweeps.commands import worker_count
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.record.folder import MACHINE
-from cluster.tools.console.command import FILE, FOLDER, SEVERAL, Topic, option
-from cluster.tools.console.options import ForceOption, parse_seed, whole_number
-from cluster.tools.console.output import console
-from cluster.tools.sweeps.commands import worker_count
 
 if TYPE_CHECKING:
     from kits.mutation.detection import Kill
@@ -76,10 +76,10 @@ class Mutants(ForceOption):
         return self._kill_table()
 
     def _search(self, bugs: int) -> int:
-        from cluster.tools.console.output import print_line
-        from cluster.tools.sweeps.drawing.random_scenario import check_installed
-        from cluster.tools.sweeps.runner import check_task
-        from cluster.tools.sweeps.tasks import ScenarioTask
+        from cluster.commands.console.output import print_line
+        from cluster.commands.sweeps.drawing.random_scenario import check_installed
+        from cluster.commands.sweeps.runner import check_task
+        from cluster.commands.sweeps.tasks import ScenarioTask
         from kits.mutation.machine.report import page, print_search, search_xml
         from kits.mutation.machine.search import Plan, search
 
@@ -98,7 +98,7 @@ class Mutants(ForceOption):
         return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
 
     def _kill_table(self) -> int:
-        from cluster.tools.sweeps.fanout import run_each
+        from cluster.commands.sweeps.fanout import run_each
         from kits.mutation.detection import all_bugs, detect, page, table_xml
         from kits.mutation.table import print_table
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cluster.commands.sweeps.drawing.extremes import Fields, call, program
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.drawing.extremes import Fields, call, program
 from kits.mutation.bugs.table import ALL, VALIDATORS, Detection
 
 MAX_SEEDS: Final = 12

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from cluster.tools.console.output import plain_table, print_line
+from cluster.commands.console.output import plain_table, print_line
 from kits.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300

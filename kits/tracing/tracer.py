@@ -93,7 +93,7 @@ class Tracer:
     ) -> tuple[str, bool]:
         """Export what is left of a run that is over. ``chain`` has all its blocks, from height 1 on.
 
-        ``reasons`` are those of failed runs (:mod:`cluster.tools.run.reasons`). Returns a line that says what was
+        ``reasons`` are those of failed runs (:mod:`cluster.commands.run.reasons`). Returns a line that says what was
         exported, and whether that was everything.
         """
         self._stop()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.commands.sweeps.guided.corpus import Entry
 from cluster.misbehaviour.planted import planted
-from cluster.tools.sweeps.drawing.guided.corpus import Entry
 from tests.benchmarks.test_simulator import load
 
 START = [

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.simulation.driver import Simulation
-from cluster.tools.sweeps.drawing.genotype import Genotype
 from kits.market.dos.search import search_run
 from tests.benchmarks.test_simulator import load
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.tools.load.knee import Limit
+from cluster.commands.load.knee import Limit
 from tests.benchmarks.test_simulator import load
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from cluster.commands.compare.budget import read_budget
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong
 from cluster.local_chain.programs import read_source
 from cluster.record import genesis_file
 from cluster.scenario import load_scenario
-from cluster.tools.compare.budget import read_budget
 from kits.conform import t8n_input
 from kits.conform.peer import read_secret
 from kits.explore.schedule import read_schedule

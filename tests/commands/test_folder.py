@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli import main as cli
 from cluster.common.checkout import version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
 from cluster.report.results import finish_run
-from cluster.tools.cli import main as cli
 from kits.conform.results.failure_page import CASE_FILES, GOT_FILE, PAGE_FILE
 from kits.mutation.machine.log import LOG_FILE
+from tests.cluster.commands.compare.folders import write_run, write_sweep
 from tests.cluster.records import make_record
-from tests.cluster.tools.compare.folders import write_run, write_sweep
 
 ROOT = Path(__file__).parents[2]
 CLAIM = """

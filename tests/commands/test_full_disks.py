@@ -18,15 +18,15 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from cluster.commands.cli.main import main
+from cluster.commands.console.outputs import OutputOptions
+from cluster.commands.sweeps.log import SweepLog
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import all_tried
 from cluster.record.folder import SWEEP_LOG_FILE
-from cluster.tools.cli.main import main
-from cluster.tools.console.outputs import OutputOptions
-from cluster.tools.sweeps.log import SweepLog
 from kits.market.lab.experiments import registry
-from tests.cluster.tools.console.test_output_options import FILES, PARSER
-from tests.cluster.tools.sweeps.test_sweeps import GOOD
+from tests.cluster.commands.console.test_output_options import FILES, PARSER
+from tests.cluster.commands.sweeps.test_sweeps import GOOD
 from tests.kits.market.lab.planted import Slope
 from tests.kits.measure.calibrate.test_commands import FIELDS, Live
 from tests.kits.mutation.machine.test_search import PATH, Fakes
@@ -34,7 +34,7 @@ from tests.kits.mutation.machine.test_search import PATH, Fakes
 NO_ROOM: Final = os.strerror(errno.ENOSPC)
 TOO_LARGE: Final = os.strerror(errno.EFBIG)
 SMALL: Final[dict[str, Any]] = FIELDS | {"name": "small"}
-T8N: Final = f"{sys.executable} -m cluster.tools.cli.main t8n"
+T8N: Final = f"{sys.executable} -m cluster.commands.cli.main t8n"
 
 
 def dears(table: Iterable[str]) -> pytest.MarkDecorator:

@@ -15,6 +15,21 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
+from cluster.commands.cli.main import main
+from cluster.commands.drills.base import PREFIX, Drill
+from cluster.commands.drills.expectations import judge_replay, judge_timers_once
+from cluster.commands.drills.kinds.byzantine import Byzantine
+from cluster.commands.drills.kinds.divergence import SECRET, Divergence
+from cluster.commands.drills.kinds.join import Join
+from cluster.commands.drills.kinds.node_loss import NodeLoss
+from cluster.commands.drills.kinds.outage import Outage
+from cluster.commands.drills.kinds.partition import Partition
+from cluster.commands.drills.kinds.reorg import Reorg
+from cluster.commands.drills.kinds.restart_all import RestartAll
+from cluster.commands.drills.kinds.storm import Storm
+from cluster.commands.drills.kinds.upgrade import Upgrade
+from cluster.commands.drills.peer_process import peer_alongside
+from cluster.commands.drills.registry import DRILLS
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
 from cluster.live.processes import processes
@@ -24,24 +39,9 @@ from cluster.record.run import RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
-from cluster.tools.cli.main import main
-from cluster.tools.drills.base import PREFIX, Drill
-from cluster.tools.drills.expectations import judge_replay, judge_timers_once
-from cluster.tools.drills.kinds.byzantine import Byzantine
-from cluster.tools.drills.kinds.divergence import SECRET, Divergence
-from cluster.tools.drills.kinds.join import Join
-from cluster.tools.drills.kinds.node_loss import NodeLoss
-from cluster.tools.drills.kinds.outage import Outage
-from cluster.tools.drills.kinds.partition import Partition
-from cluster.tools.drills.kinds.reorg import Reorg
-from cluster.tools.drills.kinds.restart_all import RestartAll
-from cluster.tools.drills.kinds.storm import Storm
-from cluster.tools.drills.kinds.upgrade import Upgrade
-from cluster.tools.drills.peer_process import peer_alongside
-from cluster.tools.drills.registry import DRILLS
 from cluster.watches.live.testnet import run_live
 from kits.market.siege import Siege
-from tests.cluster.tools.drills.planted import (
+from tests.cluster.commands.drills.planted import (
     ALL_OF_FOUR,
     ANY_NUMBER_OF_FAULTS,
     COUNTS_WRONG,

@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 from starlette.exceptions import HTTPException
 
+from cluster.commands.console.options import parse_duration, parse_port, parse_seed
+from cluster.commands.load.commands import _address
+from cluster.commands.rerun.player import parse_time_us
+from cluster.commands.rerun.step import _number
+from cluster.commands.run.commands import parse_fault
+from cluster.commands.sweeps.commands import seed_range
+from cluster.commands.sweeps.drawing.genotype import Genotype
+from cluster.commands.sweeps.nodes.seed_pods import _count_from
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong, integer, parse
@@ -20,14 +28,6 @@ from cluster.record.genesis_file import from_json
 from cluster.scenario import scenario_from
 from cluster.scenario.overrides import parse_removal
 from cluster.scenario.sections.validators import split_address
-from cluster.tools.console.options import parse_duration, parse_port, parse_seed
-from cluster.tools.load.commands import _address
-from cluster.tools.rerun.player import parse_time_us
-from cluster.tools.rerun.step import _number
-from cluster.tools.run.commands import parse_fault
-from cluster.tools.sweeps.commands import seed_range
-from cluster.tools.sweeps.drawing.genotype import Genotype
-from cluster.tools.sweeps.nodes.seed_pods import _count_from
 from kits.conform.t8n_input import read_genesis
 from kits.market.dos.search.commands import parse_budget
 from validator.primitives.params import ParameterError, parse_value

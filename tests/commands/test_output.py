@@ -17,12 +17,12 @@ from typing import Final
 
 import pytest
 
+from cluster.commands.cli import main as command_line
+from cluster.commands.cli.completion import parsers_of
+from cluster.commands.cli.main import _parser, _perform_process
+from cluster.commands.console.command import Command
+from cluster.commands.console.output import LastingOutput
 from cluster.common.errors import BadInput
-from cluster.tools.cli import main as command_line
-from cluster.tools.cli.completion import parsers_of
-from cluster.tools.cli.main import _parser, _perform_process
-from cluster.tools.console.command import Command
-from cluster.tools.console.output import LastingOutput
 from kits.conform.executor_child import run_executor
 from tests.hangs import HANGS_AFTER_S
 from tests.repository.sources import ROOT

@@ -15,6 +15,10 @@ from typing import Final, NoReturn
 import pytest
 from msgspec.structs import replace
 
+from cluster.commands.cli import main as cli
+from cluster.commands.cli.completion import Completion, parsers_of
+from cluster.commands.console.command import Command
+from cluster.commands.load import target
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.handover import checkpoint
@@ -25,10 +29,6 @@ from cluster.scenario.code.gate import RUN_FILES, Code, Gate, allowed_file, code
 from cluster.scenario.files import scenario_text
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.success import check_of
-from cluster.tools.cli import main as cli
-from cluster.tools.cli.completion import Completion, parsers_of
-from cluster.tools.console.command import Command
-from cluster.tools.load import target
 from kits.measure.size import calibration
 from loadgen.workloads import own as workloads
 from stampede import load_scenario as load_scenario_to_run

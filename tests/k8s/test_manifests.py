@@ -25,8 +25,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cluster.commands.cli import main as cli
 from cluster.scenario import Scenario, load_scenario
-from cluster.tools.cli import main as cli
 from kits.kubernetes.render import Deployment, Monitoring, manifests, soak_manifests
 from kits.kubernetes.render.objects import results_pod
 from tests.k8s.generated import OVERLAYS, variant

@@ -272,7 +272,7 @@ RULES = (
             ("loadgen/a.py", "from consensus.types import View"),
             ("loadgen/workloads/a.py", "from loadgen.client import Client"),
             ("cluster/a.py", "from loadgen.locustfile import User"),
-            ("cluster/tools/a.py", "def f():\n    from kits.tracing.tracer import Tracer"),
+            ("cluster/commands/a.py", "def f():\n    from kits.tracing.tracer import Tracer"),
             ("validator/a.py", "import kits.market"),
             ("cluster/a.py", "from tests.consensus.network import Network"),
             ("stampede.py", "import tests.consensus"),
@@ -306,7 +306,7 @@ RULES = (
             ("cluster/record/a.py", "def f():\n    from cluster.disks import memory"),
             ("kits/market/lab/a.py", "from kits.conform.t8n import run_t8n"),
             ("kits/mutation/a.py", "def f():\n    import kits.explore.search"),
-            ("cluster/checks/a.py", "if TYPE_CHECKING:\n    from cluster.tools.drills.base import Drill"),
+            ("cluster/checks/a.py", "if TYPE_CHECKING:\n    from cluster.commands.drills.base import Drill"),
         ),
         fine=(
             ("validator/pvm/a.py", "from validator.state import View\nfrom validator.pvm import api\nimport validator"),

@@ -42,7 +42,7 @@ LAYERS = {
         ("local_chain", "simulation", "live"),
         ("watches",),
         ("report",),
-        ("tools",),
+        ("commands",),
     ),
     "kits": (("actors", "conform", "explore", "kubernetes", "market", "measure", "mutation", "tracing"),),
     "validator": (

@@ -194,7 +194,7 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
         import sys
 
         sys.path.insert(0, code)
-        runpy.run_module("cluster.tools.cli.warm_up")["warm_up"]()
+        runpy.run_module("cluster.commands.cli.warm_up")["warm_up"]()
 
     return warm_up
 

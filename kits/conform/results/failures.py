@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.output import print_line
 from cluster.common.wording import counted
-from cluster.tools.console.output import print_line
 from kits.conform.results.failure_page import PAGE_FILE, again, write_failure
 from kits.conform.results.steps import told_steps
 from kits.conform.shrink import Shrunk, shrink

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.output import plain_table, print_line
 from cluster.common.checkout import checkout_commit
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.junit import Case as TestCase
 from cluster.report.junit import Suite, junit_xml
-from cluster.tools.console.output import plain_table, print_line
 from kits.conform.rules import OF_THE_TREE, RULES
 from kits.conform.sweep import SweepResult
 

@@ -120,7 +120,7 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 
     Raises :class:`BadInput` for a wrong fault or if there is no such testnet, and :class:`ClusterError`.
     """
-    from cluster.tools.run.commands import parse_fault
+    from cluster.commands.run.commands import parse_fault
 
     parse_fault(fault)
     cluster = cluster_of(place, name, time.sleep)

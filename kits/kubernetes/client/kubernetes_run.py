@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.commands.console.crashes import command_folder
+from cluster.commands.run.scenario_run import changed_scenario
 from cluster.common.checkout import UNKNOWN_COMMIT
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
@@ -25,8 +27,6 @@ from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_hash
 from cluster.scenario.overrides import Change
-from cluster.tools.console.crashes import command_folder
-from cluster.tools.run.scenario_run import changed_scenario
 from kits.kubernetes.client.cluster import Object, Place, connect
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.fetching import BadArchive, print_report

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from cluster.commands.console.output import console, plain_table, print_line
 from cluster.common.errors import ExitCode
-from cluster.tools.console.output import console, plain_table, print_line
 from kits.kubernetes.client import objects
 from kits.kubernetes.client.cluster import Cluster, Object, Place, Query, connect
 from kits.kubernetes.client.fetching import container_of

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.sweeps.commands import seed_range
 from cluster.common.errors import BadInput
 from cluster.common.plugins import DEPLOYMENTS, expect_function, load_named, points
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.overrides import Change, options_of
-from cluster.tools.sweeps.commands import seed_range
 from kits.kubernetes.names import FORMS, SCENARIO_PATH
 from kits.kubernetes.render.deployment import name_for
 from kits.kubernetes.render.pods import memory_per_seed_mib, whole_processors
 
 if TYPE_CHECKING:
-    from cluster.tools.drills.base import Drill
+    from cluster.commands.drills.base import Drill
 
 RAY_MIB: Final = 512
 """Part of the memory of a pod for seeds that is left to Ray, in MiB."""
@@ -101,7 +101,7 @@ def _drill_plan(name: str, settings: Sequence[str], given: Scenario, changes: Se
 
 
 def _drill(name: str, settings: Sequence[str]) -> Drill:
-    from cluster.tools.drills.command_line import drill_with
+    from cluster.commands.drills.command_line import drill_with
 
     try:
         return drill_with(name, settings)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from cluster.commands.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
 from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.nodes.placement import hosts_to_place
@@ -24,7 +25,6 @@ from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIAB
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
-from cluster.tools.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
 from kits.kubernetes.names import (
     DRIVER,
     HOST_LABEL,

@@ -20,13 +20,13 @@ from typing import Any, Final
 from cluster.audit.reexecution.again import execute_again
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
+from cluster.commands.console.outputs import Outputs
+from cluster.commands.sweeps.outcome import crashed
 from cluster.common.checkout import checkout_commit
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunObserver, RunRecord, RunRequest
-from cluster.tools.console.outputs import Outputs
-from cluster.tools.sweeps.outcome import crashed
 from kits.market.dos.cases import BASELINE, Case, Plan
 from kits.market.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from validator.chain.block import BlockReceipts
@@ -67,7 +67,7 @@ def run_cases(
     Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
     """
     # Imported here since it imports Ray.
-    from cluster.tools.sweeps.fanout import run_each
+    from cluster.commands.sweeps.fanout import run_each
 
     cases = plan.cases
     for number, result in run_each(partial(run_case, plan), cases, workers, "run", notice):
@@ -98,7 +98,7 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
     Each run has a separate folder inside ``folder``. A signal ends the run and raises :class:`KeyboardInterrupt`. A
     testnet that cannot be started raises :class:`~cluster.common.errors.HarnessError`.
     """
-    from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
+    from cluster.commands.run.scenario_run import PlannedRun, drive, perform_run
 
     commit = checkout_commit()
     for number, case in enumerate(plan.cases):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Topic, argument, flag, option
+from cluster.commands.console.options import ChangeOptions, CodeOptions, ForceOption
+from cluster.commands.console.output import console, print_line
+from cluster.commands.sweeps.commands import seed_range, worker_count
 from cluster.common.errors import BadInput
 from cluster.record.folder import SCORECARD
-from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Topic, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption
-from cluster.tools.console.output import console, print_line
-from cluster.tools.sweeps.commands import seed_range, worker_count
 from kits.market.dos.search.commands import Search
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
         parser.words["search"] = search  # type: ignore[attr-defined]
 
     def run(self) -> int:
+        from cluster.commands.console.crashes import command_folder
         from cluster.record.run import Backend
         from cluster.scenario import load_scenario
-        from cluster.tools.console.crashes import command_folder
         from kits.market.dos.cases import make_plan, make_variants
 
         if self.live and self.workers is not None:
@@ -105,10 +105,10 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
 
     def _scorecard(self, plan: Plan, scenario: Scenario, folder: Path) -> Scorecard:
         """Perform the runs of a plan, print its scorecard and write it into a folder. Returns the scorecard."""
+        from cluster.commands.console.progress_bar import is_tenth
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
-        from cluster.tools.console.progress_bar import is_tenth
         from kits.market.dos.case_runs import run_cases, run_live_cases
         from kits.market.dos.page import render_scorecard
         from kits.market.dos.scorecard import make_scorecard

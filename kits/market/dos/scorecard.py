@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from cluster.commands.compare.statistics import CONFIDENCE, mean_interval
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
 from cluster.scenario.sections.dos import GRADES, MEASURED, METRICS, DosSection, Grade, grade
-from cluster.tools.compare.statistics import CONFIDENCE, mean_interval
 from kits.market.dos.case_runs import CaseResult
 from kits.market.dos.cases import BASELINE, Case, Plan
 from kits.market.dos.measures import AttackMeasures, measure_attack

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.output import columns_that_fit, plain_table, print_line
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.svg import number
 from cluster.scenario.sections.dos import GRADES, Grade
-from cluster.tools.console.output import columns_that_fit, plain_table, print_line
 from kits.market.dos.scorecard import SPEND_RATIOS, Estimate, Score, Scorecard
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cluster.commands.console.command import FOLDER, Command, Group, Topic, argument, flag, option
+from cluster.commands.console.options import ForceOption
+from cluster.commands.console.output import console, plain_table, print_line
+from cluster.commands.sweeps.commands import worker_count
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import quoted
 from cluster.record.folder import LAB, Kind
-from cluster.tools.console.command import FOLDER, Command, Group, Topic, argument, flag, option
-from cluster.tools.console.options import ForceOption
-from cluster.tools.console.output import console, plain_table, print_line
-from cluster.tools.sweeps.commands import worker_count
 
 if TYPE_CHECKING:
     from kits.market.lab.experiment import Experiment
@@ -60,7 +60,7 @@ class LabOptions(ForceOption):
 
     def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
         """Run experiments with these options; returns the exit code."""
-        from cluster.tools.console.crashes import command_folder
+        from cluster.commands.console.crashes import command_folder
         from kits.market.lab.page import INDEX_FILE, write_pages
         from kits.market.lab.running import run_lab
         from kits.market.lab.table import TABLE_FILE

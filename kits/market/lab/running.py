@@ -19,14 +19,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from rich.console import Console
 
+from cluster.commands.console.output import print_line
+from cluster.commands.console.progress_bar import is_tenth, progress_bar
+from cluster.commands.sweeps.fanout import run_each
+from cluster.commands.sweeps.log import LineLog
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
 from cluster.common.wording import counted
-from cluster.tools.console.output import print_line
-from cluster.tools.console.progress_bar import is_tenth, progress_bar
-from cluster.tools.sweeps.fanout import run_each
-from cluster.tools.sweeps.log import LineLog
 from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Results
 from kits.market.lab.table import TABLE_FILE, Row, digest, read_table, write_table
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
+from cluster.commands.run.scenario_run import finish
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
@@ -20,7 +21,6 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.tools.run.scenario_run import finish
 from cluster.watches.live.testnet import live_testnet
 from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate.fit import fit

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.commands.console.command import FILE, FOLDER, argument, option
+from cluster.commands.console.options import ChangeOptions, CodeOptions, ForceOption, whole_number
+from cluster.commands.console.output import console, print_line
 from cluster.record.folder import CALIBRATION, CALIBRATION_FILE
-from cluster.tools.console.command import FILE, FOLDER, argument, option
-from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, whole_number
-from cluster.tools.console.output import console, print_line
 
 MAX_RUNS: Final = 100
 MAX_PERCENT: Final = 1_000
@@ -52,12 +52,12 @@ class Calibrate(ForceOption, ChangeOptions, CodeOptions):
 
         import psutil
 
+        from cluster.commands.compare.budget import EXIT_CODES
+        from cluster.commands.console.crashes import command_folder
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.common.outcome import worst
         from cluster.scenario import load_scenario
-        from cluster.tools.compare.budget import EXIT_CODES
-        from cluster.tools.console.crashes import command_folder
         from kits.measure.calibrate.calibration import calibrate, check_scenarios
         from kits.measure.calibrate.output import calibration_page, print_gaps, profile_text
 

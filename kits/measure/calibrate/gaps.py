@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from cluster.commands.compare.comparison import Change
+from cluster.commands.compare.statistics import compare_independent
 from cluster.common.outcome import Outcome, worst
-from cluster.tools.compare.comparison import Change
-from cluster.tools.compare.statistics import compare_independent
 
 GOALS: Final = ("finality_latency_p50_ms", "finality_latency_p95_ms", "fires_per_second")
 SHOWN: Final = (

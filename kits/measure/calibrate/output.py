@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cluster.commands.compare.comparison import Change
+from cluster.commands.compare.statistics import Interval
+from cluster.commands.console.output import plain_table, print_line
 from cluster.common.outcome import Outcome
 from cluster.common.strict_yaml import dump
 from cluster.report.svg import number
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.tools.compare.comparison import Change
-from cluster.tools.compare.statistics import Interval
-from cluster.tools.console.output import plain_table, print_line
 from kits.measure.calibrate.gaps import GOALS, ScenarioGaps
 
 LINE_WIDTH: Final = 120

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.commands.console.command import argument, flag, option
+from cluster.commands.console.options import ChangeOptions, whole_number
+from cluster.commands.console.output import console
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import argument, flag, option
-from cluster.tools.console.options import ChangeOptions, whole_number
-from cluster.tools.console.output import console
 
 MAX_CORES: Final = 100_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from cluster.commands.console.output import plain_table, print_line
 from cluster.scenario import Scenario
-from cluster.tools.console.output import plain_table, print_line
 from kits.measure.size.estimate import Estimate
 
 

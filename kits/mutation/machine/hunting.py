@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from cluster.commands.sweeps.tasks import AnyTask
 from cluster.common.checkout import ROOT, own_environment
 from cluster.common.errors import HarnessError
-from cluster.tools.sweeps.tasks import AnyTask
 from kits.mutation.machine.operators import Candidate
 from kits.mutation.machine.subject import CRASH, FAIL, IMPORT_CRASH, Answer, Request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from cluster.tools.sweeps.log import LineLog
+from cluster.commands.sweeps.log import LineLog
 from kits.mutation.machine.hunting import Bug, Sound
 from kits.mutation.machine.operators import Candidate
 

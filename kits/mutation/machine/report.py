@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
+from cluster.commands.console.output import print_line
 from cluster.common.checkout import ROOT
 from cluster.common.outcome import Outcome
 from cluster.report.junit import Case, Suite, junit_xml
-from cluster.tools.console.output import print_line
 from kits.mutation.machine.hunting import SEEN, Bug
 from kits.mutation.machine.operators import Candidate
 

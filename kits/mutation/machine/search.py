@@ -11,12 +11,12 @@ from typing import Final
 
 from blake3 import blake3
 
+from cluster.commands.console.crashes import command_folder
+from cluster.commands.sweeps.fanout import run_each
+from cluster.commands.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask
+from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
-from cluster.tools.console.crashes import command_folder
-from cluster.tools.sweeps.fanout import run_each
-from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask
-from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 from kits.mutation.machine.choice import all_candidates, draw, executed, module_paths
 from kits.mutation.machine.hunting import Run, Sound, hunt, run_sound
 from kits.mutation.machine.log import MachineLog

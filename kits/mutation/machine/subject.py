@@ -90,9 +90,9 @@ def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
     """Import all modules that the runs need, then limit the memory of the process; returns the runs."""
     from numba.core.caching import Cache
 
-    import cluster.tools.sweeps.outcome
+    import cluster.commands.sweeps.outcome
     import cluster.watches.watched_simulation  # noqa: F401 (imported before memory is bounded)
-    from cluster.tools.sweeps.worker import bound_memory, free_memory
+    from cluster.commands.sweeps.worker import bound_memory, free_memory
 
     if request.changed is not None:
         setattr(Cache, "save_overload", _keep_nothing)  # noqa: B010 (no assignment to a method)
@@ -107,8 +107,8 @@ def _keep_nothing(*_: object) -> None:
 
 
 def _run(task: Any, seed: int, limit_s: float, stops: bool) -> Answer:
-    from cluster.tools.sweeps.outcome import judge
-    from cluster.tools.sweeps.tasks import takes_shortcuts
+    from cluster.commands.sweeps.outcome import judge
+    from cluster.commands.sweeps.tasks import takes_shortcuts
     from cluster.watches.watched_simulation import simulate
 
     started = time.process_time()

@@ -14,6 +14,7 @@ import pytest
 from cluster.checks.kind import Judged, shipped
 from cluster.checks.run import judge_run
 from cluster.checks.verdict import Check, Evaluation
+from cluster.commands.explain.outline import outline
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.plugins import CHECKS
@@ -21,7 +22,6 @@ from cluster.live.driver.hosts import Hosts
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.code.gate import Gate, code_of, opened
 from cluster.scenario.sections import success
-from cluster.tools.explain.outline import outline
 from cluster.watches.watched_simulation import simulate
 from tests.packages import install
 from validator.primitives.user_file import nothing_runs

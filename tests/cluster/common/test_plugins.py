@@ -33,7 +33,7 @@ from tests.packages import install
 ROOT: Final = Path(__file__).resolve().parents[3]
 COMMAND: Final = """
 from dataclasses import dataclass
-from cluster.tools.console.command import Command
+from cluster.commands.console.command import Command
 
 @dataclass(frozen=True, kw_only=True)
 class Greet(Command):
@@ -140,7 +140,7 @@ def test_broken_bugs_take_no_other_away(
 
 
 DRILL = """
-from cluster.tools.drills.kinds.reorg import Reorg
+from cluster.commands.drills.kinds.reorg import Reorg
 
 class Mine(Reorg):
     name = "{name}"

@@ -14,12 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.commands.cli.main import main
+from cluster.commands.run.commands import parse_fault
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_DIGITS, MAX_NESTED, MAX_VALUES, NoYaml, dump, parse
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import SettingError, parse_setting
-from cluster.tools.cli.main import main
-from cluster.tools.run.commands import parse_fault
 
 MERGES = "m0: &m0 {k0: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 31))
 """What PyYAML writes out to 2**30 fields."""

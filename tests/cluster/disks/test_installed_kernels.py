@@ -51,7 +51,7 @@ if "ignored" in sys.argv:
     installed_kernels._is_kept_for_the_user = lambda kernel: False
 if "read-only" in sys.argv:
     event.register("numba:compile", Ending())
-from cluster.tools.cli.warm_up import warm_up
+from cluster.commands.cli.warm_up import warm_up
 
 warm_up()
 print("nothing compiled")

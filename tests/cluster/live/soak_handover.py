@@ -33,6 +33,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from cluster.commands.sweeps.commands import seed_range
+from cluster.commands.sweeps.log import LineLog
 from cluster.common.checkout import ROOT
 from cluster.common.outcome import Outcome
 from cluster.live.handover import checkpoint
@@ -44,8 +46,6 @@ from cluster.record.folder import (
     ENDPOINTS_FILE,
     RESULT_FILE,
 )
-from cluster.tools.sweeps.commands import seed_range
-from cluster.tools.sweeps.log import LineLog
 from tests.cluster.live.scenarios import SCENARIO
 from tests.cluster.live.soak import left_behind
 from tests.hangs import HANGS_AFTER_S
@@ -81,7 +81,7 @@ DRIVER: Final = """
 import sys
 from pathlib import Path
 from cluster.live.driver import ray_session
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 from tests.cluster.live.soak_handover import disturb
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))

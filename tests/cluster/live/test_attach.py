@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
 from cluster.record.archive import ARCHIVE_MAGIC, items_of
 from cluster.record.archived_run import read_run
 from cluster.record.folder import STORE_FILE
-from cluster.tools.cli.main import main
 from tests.cluster.live.scenarios import PAIR, SCENARIO
 from tests.cluster.live.soak_handover import Driver
 from tests.cluster.live.test_live_run import FAULTS
@@ -31,7 +31,7 @@ from tests.hangs import HANGS_AFTER_S
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
-STAMPEDE = [sys.executable, "-m", "cluster.tools.cli.main"]
+STAMPEDE = [sys.executable, "-m", "cluster.commands.cli.main"]
 
 
 def stampede(*arguments: str) -> subprocess.CompletedProcess[str]:

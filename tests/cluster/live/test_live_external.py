@@ -51,7 +51,7 @@ def foreign_peer(folder: Path, port: int, *fault: str) -> Iterator[Path]:
     """The peer runs inside of the block; yields its log."""
     log = folder.parent / "peer.log"
     command = [sys.executable, "-u", str(PEER), "--folder", str(folder), "--index", str(OUTSIDER), "--seed", SEED.hex()]
-    command += ["--port", str(port), "--executor", f"{sys.executable} -m cluster.tools.cli.main executor", *fault]
+    command += ["--port", str(port), "--executor", f"{sys.executable} -m cluster.commands.cli.main executor", *fault]
     with log.open("wb") as output:
         child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
     try:

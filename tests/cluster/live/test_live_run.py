@@ -393,7 +393,7 @@ def test_whoever_is_killed_the_run_ends_with_a_result(
 def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     scenario_file = tmp_path / "small.yaml"
     scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": 15, "timeout_s": 90}}))
-    command = [sys.executable, "-m", "cluster.tools.cli.main", "run", str(scenario_file), "--out"]
+    command = [sys.executable, "-m", "cluster.commands.cli.main", "run", str(scenario_file), "--out"]
     folders = [tmp_path / name for name in ("one", "two")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with ExitStack() as logs:
@@ -416,8 +416,8 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from pathlib import Path
-from cluster.tools.run import scenario_run
-from cluster.tools.cli.main import main
+from cluster.commands.run import scenario_run
+from cluster.commands.cli.main import main
 from cluster.live.driver import driver, ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.commands.rerun.entries import describe
 from cluster.record.message_trace import (
     AFTER_MS,
     BEFORE_MS,
@@ -33,7 +34,6 @@ from cluster.record.run import FaultRecord, RunRecord, Timings, TracedMessage, V
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
-from cluster.tools.rerun.entries import describe
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus import messages as consensus
 from consensus.messages import Certificate, CertificateRequest, Proposal, Timeout, TimeoutCertificate, Vote, VoteKind

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cluster.commands.cli.main import main
+from cluster.commands.inspect.run_list import print_runs
 from cluster.report import run_index as index
 from cluster.report.results import finish_run
 from cluster.report.run_index import INDEX_FILE, read_entry, read_index, refresh_index, write_index
-from cluster.tools.cli.main import main
-from cluster.tools.inspect.run_list import print_runs
+from tests.cluster.commands.compare.folders import write_run, write_sweep
 from tests.cluster.records import make_record
-from tests.cluster.tools.compare.folders import write_run, write_sweep
 
 
 def test_runs_and_sweeps_are_told_newest_first(tmp_path: Path) -> None:

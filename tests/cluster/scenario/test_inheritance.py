@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import MAX_PARENTS, scenario_text
 from cluster.scenario.inheritance import Layer, holder_of, merge_layers
-from cluster.tools.cli.main import main
 
 PARENT = """
 name: parent

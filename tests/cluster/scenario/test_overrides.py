@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import (
@@ -19,7 +20,6 @@ from cluster.scenario.overrides import (
     parse_setting,
     setting_text,
 )
-from cluster.tools.cli.main import main
 
 DATA: dict[str, Any] = {"a": {"b": 1}, "items": [{"x": 1}, {"x": 2}], "text": "t", "empty": []}
 SCENARIO = Scenario.model_validate(

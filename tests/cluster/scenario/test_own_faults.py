@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.checks.run import check_run
+from cluster.commands.explain.outline import outline
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.plugins import FAULTS
@@ -19,7 +20,6 @@ from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.code.gate import Gate, code_of, opened
 from cluster.scenario.files import fault_to_add, scenario_from
 from cluster.scenario.sections.faults import SHIPPED, Facts, OwnFault, kind_named, kind_names
-from cluster.tools.explain.outline import outline
 from cluster.watches.watched_simulation import simulate
 from tests.packages import install
 from validator.primitives.user_file import UserFileError, nothing_runs

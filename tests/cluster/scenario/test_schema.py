@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario
 from cluster.scenario.schema import scenario_schema, schema_text
-from cluster.tools.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from cluster.commands.sweeps.drawing.random_scenario import random_scenario
+from cluster.commands.sweeps.outcome import SeedOutcome, judge
+from cluster.commands.sweeps.runner import run_seed
+from cluster.commands.sweeps.tasks import ScenarioTask
 from cluster.misbehaviour.planted import PartsPatch, RunCounter, planted_bugs
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.simulation.shared_executions import COMPARED_BLOCKS, SharedExecution
-from cluster.tools.sweeps.drawing.random_scenario import random_scenario
-from cluster.tools.sweeps.outcome import SeedOutcome, judge
-from cluster.tools.sweeps.runner import run_seed
-from cluster.tools.sweeps.tasks import ScenarioTask
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.messages import Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View

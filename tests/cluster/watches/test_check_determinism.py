@@ -9,13 +9,13 @@ from random import Random, SystemRandom
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
+from cluster.commands.run.scenario_run import run_scenario
 from cluster.common.errors import BadInput, ExitCode
 from cluster.faults.link_model import Links
 from cluster.record.run import RunRecord, ignore
 from cluster.scenario import Scenario
 from cluster.simulation import driver
-from cluster.tools.cli.main import main
-from cluster.tools.run.scenario_run import run_scenario
 from cluster.watches.determinism import NotDeterministic, compare
 from cluster.watches.watched_simulation import WatchedSimulation
 

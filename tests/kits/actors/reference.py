@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 from kits.actors.stub import stub_text
 from validator.primitives import costs, limits
 from validator.primitives.costs import MIN_QUERY_CYCLES

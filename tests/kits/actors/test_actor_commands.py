@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.actors.commands import MAX_BLOCKS
 from tests.kits.actors.programs import BUSY, COUNTER
 from validator.primitives.params import DEFAULTS

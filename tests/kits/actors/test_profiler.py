@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 from kits.actors.pages import profile_page
 from kits.actors.profiler import LineProfile, ProfilingVm
 from kits.actors.session import Session

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mypy import api
 
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 from kits.actors.stub import stub_text
 from tests.kits.actors.programs import BUSY, COUNTER
 from tests.kits.actors.reference import STUB

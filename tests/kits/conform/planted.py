@@ -10,8 +10,8 @@ import struct
 import sys
 from contextlib import AbstractContextManager
 
+from cluster.commands.cli.main import main as stampede
 from cluster.misbehaviour.planted import Planted
-from cluster.tools.cli.main import main as stampede
 from kits.conform.case import Case, Page
 from kits.conform.t8n import outcome_of, serve_t8n
 from kits.conform.t8n_input import blocks_of, genesis_of

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.cli.main import main
 from kits.conform import checkouts
 from kits.conform.checkouts import FOLDER, accepts, checkout_of, commit_of
 from tests.git import git

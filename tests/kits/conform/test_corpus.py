@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.cli.main import main
 from kits.conform.commands import DEFAULT_SEEDS
 from kits.conform.corpus import MANIFEST, CorpusCases, export_corpus
 from kits.conform.families.table import TABLE

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.checkout import own_environment
 from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario.files import scenario_text
-from cluster.tools.cli.main import main
 from kits.conform.peer import read_secret
 from tests.cluster.outsider import SECRET, scenario_with
 from tests.hangs import HANGS_AFTER_S
@@ -47,7 +47,7 @@ def test_an_unknown_bug_is_bad_input(words: list[str], capsys: pytest.CaptureFix
 @pytest.mark.slow
 @pytest.mark.parametrize("ends_by", ["input", "signal"])
 def test_it_ends_well(words: list[str], ends_by: str) -> None:
-    command = [sys.executable, "-m", "cluster.tools.cli.main", *words, *(["--until-eof"] * (ends_by == "input"))]
+    command = [sys.executable, "-m", "cluster.commands.cli.main", *words, *(["--until-eof"] * (ends_by == "input"))]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=own_environment(), stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.conform.case import AnsweredCase, Reference
 from kits.conform.shrink import failure_of, shrink
 from kits.conform.source import GeneratedCases

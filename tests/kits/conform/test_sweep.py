@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.conform.case import AnsweredCase, Case, Page, Reference
 from kits.conform.difference import first_difference
 from kits.conform.source import GeneratedCases
@@ -20,7 +20,7 @@ from kits.conform.t8n import outcome_of
 from kits.conform.t8n_input import blocks_of, genesis_of
 from kits.conform.tool import ToolFailure
 
-OWN = f"{sys.executable} -m cluster.tools.cli.main t8n"
+OWN = f"{sys.executable} -m cluster.commands.cli.main t8n"
 
 
 class OwnTool:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 
 PAGE: Final = Path(__file__).parents[3] / "docs/exploration.md"
 SHOWN: Final = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)

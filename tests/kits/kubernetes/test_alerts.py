@@ -18,11 +18,11 @@ import pytest
 import urllib3
 import yaml
 
+from cluster.commands.cli import main as cli
 from cluster.common.checkout import ROOT
 from cluster.report.alerts import RUNBOOKS, rules
 from cluster.report.dashboard import TESTNET_LABEL, VALIDATOR_LABEL, dashboard_text
 from cluster.scenario import Scenario
-from cluster.tools.cli import main as cli
 from kits.kubernetes.render import Deployment, Monitoring
 from kits.kubernetes.render.monitoring import monitors
 from stampede import up

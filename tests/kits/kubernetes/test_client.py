@@ -23,9 +23,9 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.checkout import keep_out
 from cluster.common.interrupts import Interrupts
-from cluster.tools.cli.main import main
 from kits.kubernetes.client import cluster as cluster_module
 from kits.kubernetes.client import execution, fetching, inspecting, job, objects, watching
 from kits.kubernetes.names import (
@@ -1122,7 +1122,7 @@ SLOW = ("ray", "numba", "pydantic", "cluster.scenario", "kubernetes.client.api",
 
 
 def test_a_deletion_loads_what_it_needs(server: ApiServer) -> None:
-    load = "import sys; from cluster.tools.cli.main import main; assert main(['k8s', 'delete', 'tiny']) == 2; "
+    load = "import sys; from cluster.commands.cli.main import main; assert main(['k8s', 'delete', 'tiny']) == 2; "
     shows = f"print([each for each in {SLOW} if each in sys.modules])"
     asks_for_the_rest = "; from kubernetes import client; assert client.CoreV1Api and client.models.V1Pod"
     command = [sys.executable, "-c", load + shows + asks_for_the_rest]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli import main as cli
 from cluster.common.checkout import ROOT
 from cluster.scenario import change_scenario, load_scenario
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.kubernetes import amount_of
-from cluster.tools.cli import main as cli
 from kits.kubernetes.names import CORDONED_BY
 from kits.kubernetes.render import Deployment, manifests
 from kits.kubernetes.render.access import ways_by_kubernetes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.tools.cli.main import main
+from cluster.commands.cli.main import main
 from kits.kubernetes.client.cluster import connect
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.objects import check_rights

@@ -18,11 +18,11 @@ from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import key_words, lines
 from cluster.audit.reexecution.reexecutor import Reexecution, Reexecutor
 from cluster.checks.run import check_run
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.misbehaviour.planted import planted
 from cluster.record.archive import DivergedExecution, decode_traces, encode_traces
 from cluster.report.results import finish_run
-from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
 from kits.mutation.detection_scenarios import scenario_of
 from validator.chain.records import (

@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from cluster.checks.kind import shipped
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.planted import EnginePatch, PartsPatch, Planted, RunCounter, planted, planted_bugs
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
-from cluster.tools.cli.main import main
 from kits.mutation import detection
 from kits.mutation.bugs import certificates, unchecked
 from kits.mutation.bugs.harness import OF_THE_HARNESS

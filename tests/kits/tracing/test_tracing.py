@@ -13,13 +13,13 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.audit.served.chains import longest_chain
+from cluster.commands.cli.main import main
+from cluster.commands.run.reasons import note_reasons
 from cluster.common.errors import BadInput
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, Step, StepKind
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_text
-from cluster.tools.cli.main import main
-from cluster.tools.run.reasons import note_reasons
 from cluster.watches.watched_simulation import simulate
 from kits.tracing import otlp
 from kits.tracing import ways as ways_module
@@ -29,7 +29,7 @@ from kits.tracing.step_log import StepLog
 from kits.tracing.tracer import Tracer
 from kits.tracing.ways import Ways
 from spec.encoding import read_block, read_receipts
-from tests.cluster.tools.run.test_reasons import EXPECTED, FAILING
+from tests.cluster.commands.run.test_reasons import EXPECTED, FAILING
 from tests.kits.tracing.collector import Collector, GotSpan, collecting
 from tests.kits.tracing.span_rules import BLOCKS, problems_of, traces_of
 from validator.chain.transactions import transaction_hash
@@ -377,7 +377,7 @@ def test_the_variable_that_switches_all_off_does(
 
 @pytest.mark.parametrize(
     ("module", "is_loaded"),
-    [("cluster.tools.cli.main", False), ("cluster.tools.run.scenario_run", False), (otlp.__name__, True)],
+    [("cluster.commands.cli.main", False), ("cluster.commands.run.scenario_run", False), (otlp.__name__, True)],
 )
 def test_only_a_run_with_the_option_loads_opentelemetry(module: str, is_loaded: bool) -> None:
     code = f"import sys, {module}; print('opentelemetry' in sys.modules)"

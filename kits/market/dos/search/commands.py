@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.commands.console.command import FOLDER, OPTIONAL, argument, option
+from cluster.commands.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.record.folder import SEARCH
-from cluster.tools.console.command import FOLDER, OPTIONAL, argument, option
-from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
 from validator.primitives.types import parse_decimal
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")

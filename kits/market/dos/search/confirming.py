@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from cluster.commands.sweeps.fanout import run_each
 from cluster.common.interrupts import Interrupts
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.fanout import run_each
 from kits.market.dos.measures import ExecutedBlock, RunMeasures, measure_run
 from kits.market.dos.search.evaluation import Found, Problem
 from kits.market.dos.search.log import Line

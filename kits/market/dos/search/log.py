@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from cluster.commands.sweeps.log import LineLog
 from cluster.common.errors import BadInput
-from cluster.tools.sweeps.log import LineLog
 from kits.market.dos.search.objectives import Fitness
 
 LOG_FILE: Final = "candidates.jsonl"

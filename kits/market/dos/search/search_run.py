@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from cluster.commands.console.crashes import command_folder
+from cluster.commands.console.output import console, print_line
+from cluster.commands.sweeps.fanout import default_workers
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import all_tried, write_for_user, write_json_for_user
@@ -20,9 +23,6 @@ from cluster.record.folder import SWEEP_SUMMARY_FILE
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.overrides import Change, options_text
-from cluster.tools.console.crashes import command_folder
-from cluster.tools.console.output import console, print_line
-from cluster.tools.sweeps.fanout import default_workers
 from kits.market.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from kits.market.dos.search.evaluation import Problem
 from kits.market.dos.search.evolution import size_of

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from blake3 import blake3
 
+from cluster.commands.sweeps.fanout import run_each
 from cluster.common.interrupts import Interrupts
-from cluster.tools.sweeps.fanout import run_each
 from kits.market.dos.search.evaluation import Problem
 from kits.market.dos.search.evolution import RANDOM, Evolution
 from kits.market.dos.search.log import Line, SearchLog

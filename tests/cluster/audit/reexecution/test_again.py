@@ -13,12 +13,12 @@ import pytest
 import stampede
 from cluster.audit.reexecution.again import execute_again, first_difference
 from cluster.checks.run import judge_run
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
-from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
 from spec.encoding import encode_receipts, read_receipts, uint
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY

@@ -17,12 +17,12 @@ from cluster.audit.specified import chain, judge
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.checks.run import check_run
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
-from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
 from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.block import decode_block

@@ -16,10 +16,10 @@ from cluster.checks.metrics.actor_classes import (
     use_by_actor,
     use_by_class,
 )
+from cluster.commands.drills.expectations import cancelled
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.tools.drills.expectations import cancelled
 from cluster.watches.watched_simulation import simulate
 from spec.encoding import Scheduled, read_receipts
 from tests.cluster.records import ACTOR, make_record

@@ -524,10 +524,10 @@ def test_code_is_compiled_once(compiling: Compiling) -> None:
 def test_why_code_could_not_be_compiled_is_said(compiling: Compiling, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = compiling.watched
     compiling.task.is_silent = False
-    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.tools.cli.warm_up'")
+    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.commands.cli.warm_up'")
     compiling.prepare(Release("2", "/new"))
     watched.look()
-    told = ["/new could not be compiled beforehand: No module named 'cluster.tools.cli.warm_up'", "compiled"]
+    told = ["/new could not be compiled beforehand: No module named 'cluster.commands.cli.warm_up'", "compiled"]
     assert watched.told == ["compiles /new", *told]
     watched.told.clear()
     compiling.task.is_silent = True

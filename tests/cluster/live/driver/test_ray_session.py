@@ -17,6 +17,7 @@ import pytest
 import ray
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.live.driver import ray_session
 from cluster.live.driver.ray_session import SIGNAL_TIMEOUT_S, RaySession, RemoteProcessSignals
@@ -24,7 +25,6 @@ from cluster.live.nodes.ray_nodes import KeptRay, Place
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
-from cluster.tools.cli.main import main
 from tests.hangs import HANGS_AFTER_S
 
 HERE, ELSEWHERE = Place("here", "127.0.0.1"), Place("elsewhere", "127.0.0.2")

@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.checks.run import check_run
+from cluster.commands.run import attaching
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
@@ -48,7 +49,6 @@ from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
-from cluster.tools.run import attaching
 from cluster.watches.live.testnet import Audit, attached_testnet
 from consensus.messages import VoteKind
 from consensus.types import View

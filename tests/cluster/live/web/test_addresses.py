@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import ON_THE_LOOPBACK, PORTS_VARIABLE, Served, listening_address, ports_from
-from cluster.tools.cli.main import main
 from stampede import Scenario, run, up
 
 SMALL = Scenario.model_validate({"name": "small"})

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.scenario.code.policy_source import warnings_in
-from cluster.tools.cli.main import main
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY, NEVER_ODD, NOTHING, example
 
 

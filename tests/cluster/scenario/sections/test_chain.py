@@ -11,6 +11,7 @@ from blake3 import blake3
 from nacl.signing import SigningKey
 
 from cluster.checks.metrics.actor_classes import class_of_actors
+from cluster.commands.explain.outline import outline
 from cluster.common.errors import BadInput
 from cluster.record.genesis_file import from_json, to_json
 from cluster.record.run import RunRecord
@@ -19,7 +20,6 @@ from cluster.scenario.files import scenario_text
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import account_key, actor_address
-from cluster.tools.explain.outline import outline
 from consensus.keys import Ed25519Scheme
 from loadgen.workloads.actor_program import source_of
 from stampede import simulate

@@ -9,11 +9,11 @@ import pytest
 from nacl.signing import SigningKey
 from pydantic import ValidationError
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario import Scenario, fault_to_add, scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.sections.validators import ExternalSection
-from cluster.tools.cli.main import main
 from consensus.keys import Ed25519Scheme
 
 OTHER_KEY = bytes(SigningKey(b"\x0a" * 32).verify_key).hex()

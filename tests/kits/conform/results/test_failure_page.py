@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.conform.case import Page, Reference
 from kits.conform.difference import arranged
 from kits.conform.results.failure_page import place_of, remove_passed, write_failure

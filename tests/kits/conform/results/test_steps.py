@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cluster.audit.reexecution.describe import TITLES
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.conform.case import Case, Page
 from kits.conform.results.steps import ToldSteps, told_steps
 from kits.conform.shrink import Shrunk, shrink

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.commands.cli import main as cli
 from cluster.common import strict_json as json_input
-from cluster.tools.cli import main as cli
 from kits.conform.cases.crowded import crowded_case as case
 from kits.conform.cases.names import ACTORS, USERS
 from kits.conform.cases.odd_scripts import BAD_SCRIPTS

@@ -12,9 +12,9 @@ from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingReque
 from ray.autoscaler.v2.utils import ResourceRequestUtil
 from ray.core.generated.autoscaler_pb2 import ClusterResourceConstraint  # type: ignore[attr-defined]
 
+from cluster.commands.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
 from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
 from kits.kubernetes.render import Deployment, manifests
 
 SCENARIO = Scenario.model_validate({"name": "a", "kubernetes": {"seeds": {"pods": 3, "cpu": 2, "memory": "4Gi"}}})

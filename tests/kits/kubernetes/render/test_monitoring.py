@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.checkout import ROOT
 from cluster.live.web.addresses import PORTS_VARIABLE
 from cluster.scenario import Scenario
-from cluster.tools.cli.main import main
 from kits.kubernetes.render import Deployment, Monitoring, monitoring
 from kits.kubernetes.render.metadata import Manifest
 from kits.kubernetes.render.monitoring import alerts, http_ports, monitors, port_range

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from cluster.commands.cli.main import main
+from cluster.commands.run import scenario_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.chain import OwnPolicy
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
-from cluster.tools.cli.main import main
-from cluster.tools.run import scenario_run
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
 from kits.market.dos.cases import BASELINE, OWN, Case, make_plan, make_variants

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
+from cluster.commands.compare.comparison import compare
+from cluster.commands.compare.groups import read_group
 from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario.sections.dos import ATTACK_NAMES, DEFAULT_BOUNDS
-from cluster.tools.cli.main import main
-from cluster.tools.compare.comparison import compare
-from cluster.tools.compare.groups import read_group
 from kits.market.dos.page import render_scorecard
 from kits.market.dos.scorecard import Scorecard
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium

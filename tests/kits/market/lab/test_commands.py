@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
-from cluster.tools.cli.main import main
 from kits.market.lab.experiments import registry
 from kits.market.lab.experiments.registry import EXPERIMENTS
 from kits.market.lab.table import TABLE_FILE, read_table

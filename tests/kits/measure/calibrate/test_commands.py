@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.record.run import RunRecord, RunRequest, Timings
 from cluster.scenario import load_scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate import calibration
 from kits.measure.calibrate.observed import Observed

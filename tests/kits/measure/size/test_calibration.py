@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario
-from cluster.tools.cli.main import main
 from kits.measure.size import calibration
 from kits.measure.size.calibration import LARGE, SMALL, Calibration, calibrate
 

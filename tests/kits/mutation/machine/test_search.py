@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from cluster.commands.cli.main import main
+from cluster.commands.sweeps.tasks import FuzzTask
+from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, ExitCode, HarnessError
-from cluster.tools.cli.main import main
-from cluster.tools.sweeps.tasks import FuzzTask
-from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 from kits.mutation.machine import hunting, search
 from kits.mutation.machine.choice import all_candidates
 from kits.mutation.machine.hunting import (

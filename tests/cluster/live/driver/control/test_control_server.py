@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from cluster.commands.run.control_client import ControlClient, ControlError
 from cluster.common.errors import BadInput
 from cluster.live.driver.control import control_server as control
 from cluster.live.driver.control.control_server import AddFault, ControlServer, Overview, SetLoad, StopRun, look_over
@@ -21,7 +22,6 @@ from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import Served
 from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
-from cluster.tools.run.control_client import ControlClient, ControlError
 from tests.cluster.records import OUTSIDER_KEY, make_record, make_scenario
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread

@@ -11,14 +11,14 @@ import pytest
 import urllib3
 from starlette.exceptions import HTTPException
 
+from cluster.commands.cli.main import main
+from cluster.commands.run.control_client import ControlClient
+from cluster.commands.run.scenario_run import LiveOptions, PlannedRun
 from cluster.common.errors import BadInput
 from cluster.live.driver.control.control_server import ControlServer, Overview
 from cluster.live.driver.control.faucet import Faucet
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FaucetSection
-from cluster.tools.cli.main import main
-from cluster.tools.run.control_client import ControlClient
-from cluster.tools.run.scenario_run import LiveOptions, PlannedRun
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
@@ -230,7 +230,7 @@ def test_up_asks_for_a_faucet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         seen.append(planned.scenario)
         raise BadInput("seen enough")
 
-    monkeypatch.setattr("cluster.tools.run.scenario_run.perform_run", perform)
+    monkeypatch.setattr("cluster.commands.run.scenario_run.perform_run", perform)
     plain, own = tmp_path / "plain.yaml", tmp_path / "own.yaml"
     plain.write_text("name: plain", encoding="utf-8")
     own.write_text("name: own\nchain: {faucet: {max_amount: 3}}", encoding="utf-8")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from cluster.commands.sweeps.seeds_server import SeedsServer
 from cluster.common.errors import BadInput
 from cluster.live.driver.control.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.live.web.dashboard import feed as feeds
-from cluster.tools.sweeps.seeds_server import SeedsServer
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.live.web.dashboard.states import snapshot, update
 from tests.hangs import HANGS_AFTER_S

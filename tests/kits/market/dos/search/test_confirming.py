@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.sections.chain import OwnPolicy
-from cluster.tools.cli.main import main
 from kits.market.dos.search import confirming, search_run
 from kits.market.dos.search.confirming import CONFIRM_SEEDS, confirm, confirmed, simulated_attack
 from kits.market.dos.search.evaluation import Found, Problem
