@@ -145,15 +145,12 @@ class Books:
     reasons: dict[Failure, str] = field(default_factory=dict)
     """Why runs of programs failed, and at which line, as far as it was looked for
     (:mod:`cluster.commands.run.reasons`). Receipts have only the errors' names."""
-
-    @cached_property
-    def proofs(self) -> list[Proof]:
-        """Every proof of misbehaviour presented by a validator that is not byzantine."""
-        return proofs(self.record)
+    proofs: list[Proof] = field(default_factory=list)
+    """Every proof of misbehaviour presented by a validator that is not byzantine."""
 
     @cached_property
     def reexecution(self) -> Reexecution:
-        """Executes the run's final blocks again, each once, as far as callers ask."""
+        """Executes the run's final blocks again, as far as callers ask."""
         record = self.record
         is_stores = record.reexecuted is not None and self.chain == ServedBlocks.all_of(record.store)
         return Reexecution(record.genesis, self.chain, record.reexecuted if is_stores else None)
@@ -201,6 +198,7 @@ def keep_books(record: RunRecord) -> Books:
     books, owners = Books(record, kept.ledger, chain), sharing(record, chain)
     books.chains = {validator.name: kept.reader.read(validator) for validator in record.validators}
     books.lost_chains = [kept.reader.read(validator) for validator in record.lost]
+    books.proofs = proofs(record, books.reexecution)  # before what diverged: most build on lower blocks
     if not chain:
         return books
     books.tips = {owner.name: kept.tips[owner.tip] for owner in owners if owner.tip in kept.tips}

@@ -18,7 +18,7 @@ from validator.chain.genesis import Genesis
 from validator.node.executor.executor import Executor, StorageConfig, execution_error
 from validator.node.executor.jobs import Finalize, FinalizedInvalid
 from validator.primitives.codec import CodecError, decode, encode
-from validator.primitives.types import ValidatorError
+from validator.primitives.types import Hash, ValidatorError
 from validator.transition.trace import BlockTrace
 
 NOTEWORTHY_S: Final = 0.25
@@ -51,6 +51,7 @@ class Reexecutor:
             """It has the final blocks up to :attr:`height`."""
         except ValidatorError as error:
             raise BadInput(f"the run's genesis cannot be built: {error}") from None
+        self.genesis_digest: Final = self.executor.final_digest
 
     @property
     def height(self) -> int:
@@ -128,26 +129,26 @@ class RightExecution(NamedTuple):
 
 
 class Reexecution:
-    """Executes each block of a chain again, once, up to the height that a caller asks for."""
+    """Executes each block of a chain again, up to the height that a caller asks for.
+
+    It begins again with the genesis if a caller asks for the executor, or for a new result, of a lower height.
+    """
 
     def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord], known: Reexecuted | None = None) -> None:
         """``known`` is an earlier result for exactly these blocks."""
-        self._chain, self._known, self._genesis = chain, known, genesis
+        self.chain, self._known, self._genesis = chain, known, genesis
         self._mismatch: Reexecuted | None = None
         self._found: dict[int, RightExecution] = {}
 
     def at(self, height: int) -> RightExecution:
-        """The result of re-executing the block at a height. Heights must not descend from call to call."""
+        """The result of re-executing the block at a height."""
         if height not in self._found:
             self._found[height] = self._execute(height)
         return self._found[height]
 
     def executor_at(self, height: int) -> Executor | None:
-        """The executor when the block at a height is final; ``None`` if the chain cannot be executed up to it.
-
-        Heights must not descend from call to call.
-        """
-        self._advance(min(height, len(self._chain)))
+        """The executor when the block at a height is final; ``None`` if the chain cannot be executed up to it."""
+        self._advance(min(height, len(self.chain)))
         return self._reexecutor.executor if self._reexecutor.height == height else None
 
     def first_mismatch(self) -> Reexecuted | None:
@@ -156,16 +157,16 @@ class Reexecution:
         Executes the chain to its end, unless the result is known.
         """
         known = self._known
-        if known is not None and (known.reason or known.heights == len(self._chain)):
+        if known is not None and (known.reason or known.heights == len(self.chain)):
             return known if known.reason else None
-        self._advance(len(self._chain))
+        self._advance(len(self.chain))
         return self._mismatch
 
     def _execute(self, height: int) -> RightExecution:
-        if not 1 <= height <= len(self._chain):
+        if not 1 <= height <= len(self.chain):
             return RightExecution(None, None, self._mismatch)
         self._advance(height - 1)
-        recorded, trace = self._chain[height - 1], None
+        recorded, trace = self.chain[height - 1], None
         if self._mismatch is None:
             trace = self._reexecutor.trace(recorded)
             self._mismatch = self._reexecutor.take(recorded)
@@ -173,10 +174,17 @@ class Reexecution:
             trace = decode(self._mismatch.trace, BlockTrace)
         return RightExecution(trace, recorded, self._mismatch)
 
+    @property
+    def genesis_digest(self) -> Hash:
+        """The digest of the genesis block."""
+        return self._reexecutor.genesis_digest
+
     @cached_property
     def _reexecutor(self) -> Reexecutor:
         return Reexecutor(self._genesis)
 
     def _advance(self, height: int) -> None:
+        if height < self._reexecutor.height:
+            self._reexecutor, self._mismatch = Reexecutor(self._genesis), None
         while self._mismatch is None and self._reexecutor.height < height:
-            self._mismatch = self._reexecutor.take(self._chain[self._reexecutor.height])
+            self._mismatch = self._reexecutor.take(self.chain[self._reexecutor.height])

@@ -136,6 +136,17 @@ def test_a_chain_that_was_executed_beside_is_not_executed_again(
     assert found is not None and (found.heights, found.reason) == (6, "another root")
 
 
+def test_a_lower_height_than_before_is_reached_from_the_genesis(record: RunRecord) -> None:
+    found = Reexecution(record.genesis, record.validators[0].blocks)
+    assert found.first_mismatch() is None
+    executor = found.executor_at(2)
+    assert executor is not None and executor.final_header.height == 2
+    above = found.at(4)
+    assert above.mismatch is None and above.trace is not None and found.at(4) is above
+    below = found.at(1)
+    assert below.mismatch is None and below.trace is not None and below.trace.block != above.trace.block
+
+
 # --- processor time ---------------------------------------------------------------------------------------------------
 
 

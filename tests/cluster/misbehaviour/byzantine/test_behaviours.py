@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.audit.reexecution.evidence import proofs
+from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
@@ -123,7 +123,7 @@ def test_votes_for_views_far_ahead_are_counted_by_their_sender(protocol: str) ->
 @pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_what_is_owed_is_proved(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
-    found = proofs(record)
+    found = keep_books(record).proofs
     assert all(proof.holds and proof.culprit == BYZANTINE for proof in found)
     owed = (record.validators[BYZANTINE].status or {})["byzantine"]["expected_evidence"]
     if name in PROVABLE:
@@ -170,7 +170,7 @@ def test_one_more_than_may_be_breaks_agreement_and_the_check_says_so() -> None:
     assert verdict.check("safety").verdict is Outcome.FAIL
     assert "different blocks at height" in verdict.check("agreement").detail
     assert verdict.check("evidence").verdict is Outcome.PASS
-    assert {proof.culprit for proof in proofs(record)} == {2, 3}, "both can be held to account for it"
+    assert {proof.culprit for proof in keep_books(record).proofs} == {2, 3}, "both can be held to account for it"
 
 
 def test_an_outsider_is_not_heard_in_certificates_either() -> None:

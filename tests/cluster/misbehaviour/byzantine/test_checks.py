@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.reexecution.evidence import proofs
 from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
@@ -220,7 +219,7 @@ def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain(
     election: str, epochs: list[dict[str, Any]]
 ) -> None:
     record = changing_run(election, epochs)
-    shown = [proof for proof in proofs(record) if proof.kind == INVALID_BLOCK]
+    shown = [proof for proof in keep_books(record).proofs if proof.kind == INVALID_BLOCK]
     assert len(shown) > 3
     assert {(proof.culprit, proof.holds) for proof in shown} == {(3, True)}
 
@@ -251,8 +250,8 @@ def test_a_proof_on_a_block_that_nobody_served_cannot_be_judged() -> None:
         hashes = [header_hash(decode(block.block, Block).header) for block in validator.blocks]
         assert base in hashes
         validator.blocks = validator.blocks[: hashes.index(base)]
-    assert [proof.holds for proof in proofs(short)].count(None) >= 1
-    assert all(proof.holds is not False for proof in proofs(short))
+    assert [proof.holds for proof in keep_books(short).proofs].count(None) >= 1
+    assert all(proof.holds is not False for proof in keep_books(short).proofs)
     check = found(short, "evidence")
     assert (check.verdict, "on a block that no validator served" in check.detail) == (INCONCLUSIVE, True)
 
