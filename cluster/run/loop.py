@@ -8,15 +8,14 @@ the orders in their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import FaultSeen, Impair, SetLinks, Tell
-from cluster.record.run import JoinRecord, RunRecord
-from cluster.run.absence import absence_of
+from cluster.record.run import Absence, FaultRecord, JoinRecord, RunRecord
 from cluster.run.events import (
     Absent,
     Answer,
@@ -250,8 +249,9 @@ class RunLoop:
     def _note_absence(self, seen: Absent) -> Iterator[Order]:
         """The time without a driver does not count towards the time limit."""
         self.deadline_ms += seen.until_ms - seen.from_ms
-        heights, fault_ms = (seen.from_height, self.height), self.faults.planned_ms(seen.until_ms)
-        absence = absence_of(self.record.faults, seen.from_ms, seen.until_ms, heights, fault_ms)
+        late = late_faults(self.record.faults, self.height, self.faults.planned_ms(seen.until_ms))
+        until_height = max(seen.from_height, self.height)
+        absence = Absence(seen.from_ms, seen.until_ms, seen.from_height, until_height, late)
         self.record.absences.append(absence)
         for line in (str(absence), *absence.late):
             yield Tell(line)
@@ -288,3 +288,23 @@ class RunLoop:
         yield Tell(f"height {self.height}: other settings apply from here on")
         yield from self._look_for_a_fork()
         yield from self._stop_load()
+
+
+def late_faults(faults: Sequence[FaultRecord], height: int, fault_ms: float) -> tuple[str, ...]:
+    """A line for each fault that was due, or under way, while there was no driver.
+
+    ``height`` is the final height now, ``fault_ms`` the time on the clock of faults.
+    """
+    lines = []
+    for fault in faults:
+        if fault.begun_ms is not None and fault.ended_ms is None:
+            lines.append(f"{fault.name} was under way without a driver: it may end late")
+        elif fault.begun_ms is None and _was_due(fault, height, fault_ms):
+            lines.append(f"{fault.name} was due while there was no driver: it begins late")
+    return tuple(lines)
+
+
+def _was_due(fault: FaultRecord, height: int, fault_ms: float) -> bool:
+    if fault.at_height is not None:
+        return fault.at_height <= height
+    return fault.at_ms is not None and fault.at_ms <= fault_ms

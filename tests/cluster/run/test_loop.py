@@ -40,7 +40,6 @@ from cluster.faults.events import (
 from cluster.faults.impairment import Impairment
 from cluster.record.finalizations import Finalization
 from cluster.record.run import Backend, FaultRecord, RunRecord
-from cluster.run.absence import absence_of
 from cluster.run.events import (
     Absent,
     ForkTaken,
@@ -63,7 +62,7 @@ from cluster.run.events import (
 from cluster.run.events import (
     End as EndRun,
 )
-from cluster.run.loop import RunLoop
+from cluster.run.loop import RunLoop, late_faults
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 from tests.cluster.records import make_genesis
@@ -362,9 +361,7 @@ def test_late_faults_are_told_and_others_are_not() -> None:
         FaultRecord("pause", "validator-0", None, at_ms=900),
         FaultRecord("pause", "validator-1", None, at_ms=901),
     ]
-    absence = absence_of(faults, 1_000.0, 31_000.0, (10, 20), 900.0)
-    assert str(absence) == "no driver from height 10 to 20 (30 s)"
-    assert absence.late == (
+    assert late_faults(faults, 20, 900.0) == (
         "kill of validator-1 at height 6 was under way without a driver: it may end late",
         "kill of validator-2 at height 20 was due while there was no driver: it begins late",
         "pause of validator-0 at 900 ms was due while there was no driver: it begins late",
