@@ -9,9 +9,9 @@ from typing import Any
 from cluster.common.errors import BadInput
 from cluster.faults.kind import plans_of
 from cluster.live.driver.control.control_server import AddFault, SetLoad, StopRun, look_over
-from cluster.live.driver.control.live_view import LiveView, RunStage
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
+from cluster.live.driver.live_view import LiveView, RunStage
 from cluster.run.events import ScenarioChanged, StopRequested
 
 
@@ -74,17 +74,6 @@ class Clients:
         run.audit.wants_tiers = control is not None and control.dashboard.is_wanted
         if control is None or hosts is None or not hosts.all or not (control.dashboard.is_wanted or stage == "ending"):
             return
-        view = LiveView(
-            run.record,
-            hosts,
-            run.watch,
-            run.clock.now_ms(),
-            stage,
-            run.testnet.load_stage,
-            run.audit.page,
-            run.audit.tiers,
-            run.notice.newest,
-            run.loop.end_height,
-        )
+        view = LiveView(run, hosts, run.clock.now_ms(), stage)
         is_whole = control.dashboard.is_snapshot_wanted or stage == "ending"
         control.dashboard.publish(view.update(), view.snapshot() if is_whole else None)

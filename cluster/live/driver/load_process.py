@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from cluster.common.checkout import own_environment
 from cluster.common.files import write_atomically
@@ -33,6 +33,10 @@ EXTRA_RUN_TIME_S: Final = 60
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
+
+
+LoadStage = Literal["none", "starting", "running", "stopped", "ended"]
+"""``stopped`` by a request, at the run's end or by the load's own plan; ``ended`` if it ended by itself too early."""
 
 
 class AdoptedProcess:

@@ -16,7 +16,6 @@ from cluster.common.wording import counted, json_text
 from cluster.faults.kind import plans_of
 from cluster.live.driver.control.control_server import ControlServer
 from cluster.live.driver.control.faucet import Faucet
-from cluster.live.driver.control.live_view import LoadStage
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import located
 from cluster.live.driver.load_nodes import LoadNodes
@@ -24,6 +23,7 @@ from cluster.live.driver.load_process import (
     LOG_FILE,
     STATS_FILE,
     LoadProcess,
+    LoadStage,
     plan_load,
     read_statistics,
     record_of,

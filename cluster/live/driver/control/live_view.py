@@ -5,21 +5,18 @@ It holds nothing itself: every field is read from what the driver already keeps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.live_run import LiveRun
 from cluster.live.driver.supervised_host import Host
 from cluster.live.web.server import Page
-from cluster.record.run import FaultRecord, RunRecord, Sample
+from cluster.record.run import FaultRecord, Sample
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 
 RunStage = Literal["starting", "running", "ending"]
-LoadStage = Literal["none", "starting", "running", "stopped", "ended"]
-"""``stopped`` by a request, at the run's end or by the load's own plan; ``ended`` if it ended by itself too early."""
 TARGET: Final = "TARGET"
 FAULT_FORMS: Final[tuple[Page, ...]] = (
     {"kind": "kill", "target": TARGET, "down_ms": 3_000},
@@ -44,50 +41,43 @@ MAX_LINES: Final = 32
 class LiveView:
     """A look at a run, from which an update or a snapshot is made. It is valid only until the driver goes on."""
 
-    record: RunRecord
+    run: LiveRun
     hosts: Hosts
-    watch: ChainWatch
     at_ms: float
     stage: RunStage = "running"
-    load: LoadStage = "none"
-    audit: Mapping[str, Any] = field(default_factory=dict)
-    """The audit's page (:attr:`cluster.watches.live.live_audit.LiveAudit.page`)."""
-    tiers: Mapping[str, int] | None = None
-    """Pending timers by tier, by the books; ``None`` if they are not known yet."""
-    notices: Sequence[str] = ()
-    end_height: int | None = None
 
     def update(self) -> Page:
         """The part of the state that changes."""
-        by_validator, record = self.hosts.by_validator, self.record
-        now = self.watch.observe(
+        by_validator, run, record = self.hosts.by_validator, self.run, self.run.record
+        audit, tiers = run.audit.page, run.audit.tiers
+        now = run.watch.observe(
             self.at_ms, by_validator(Host.height), by_validator(Host.view), by_validator(Host.describe)
         )
         states = [(state.view, state.leader) for host in self.hosts.all for state in host.reports.states.values()]
         view, leader = max(states, default=(0, 0))
         return {
             "stage": self.stage,
-            "load": self.load,
-            "end_height": self.end_height,
-            "height": self.watch.height,
+            "load": run.testnet.load_stage,
+            "end_height": run.loop.end_height,
+            "height": run.watch.height,
             "view": view,
             "leader": leader if view else None,
             **_figures(now),
-            "tiers": None if self.tiers is None else dict(self.tiers),
+            "tiers": None if tiers is None else dict(tiers),
             "validators": [self._validator(index, now) for index in range(len(now.heights))],
             "blocks": [
                 [each.height, each.view, round(at_ms, 1), each.transactions, each.fires, each.lane_cycles]
-                for at_ms, each in self.watch.newest.blocks
+                for at_ms, each in run.watch.newest.blocks
             ],
             "faults": [_fault(fault) for fault in record.faults[-MAX_FAULTS:]],
-            "audit": {**self.audit, "told": list(self.audit.get("told", ()))[-MAX_LINES:]},
+            "audit": {**audit, "told": list(audit.get("told", ()))[-MAX_LINES:]},
             "problems": record.problems[-MAX_LINES:],
-            "notices": list(self.notices)[-MAX_LINES:],
+            "notices": list(run.notice.newest)[-MAX_LINES:],
         }
 
     def snapshot(self) -> Page:
         """The update, with what does not change and the newest samples."""
-        record, scenario = self.record, self.record.scenario
+        record, scenario = self.run.record, self.run.record.scenario
         samples = list(record.samples)[-MAX_HISTORY:]
         region_of = {name: region for region, members in scenario.regions.items() for name in members}
         section = scenario.validators
@@ -117,7 +107,7 @@ class LiveView:
 
     def _validator(self, index: int, now: Sample) -> list[Any]:
         """State, height and view of a validator, and the newest views that it voted to notarize, nullify, finalize."""
-        votes = self.watch.newest.votes.get(index, {})
+        votes = self.run.watch.newest.votes.get(index, {})
         voted = [votes.get(kind, 0) for kind in VOTES]
         return [now.states[index], now.heights[index], now.views[index], *voted]
 

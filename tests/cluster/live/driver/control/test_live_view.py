@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cluster.live.driver import live_view
 from cluster.live.driver.chain_watch import NEWEST_BLOCKS, ChainWatch
-from cluster.live.driver.control import live_view
-from cluster.live.driver.control.live_view import FAULT_FORMS, MAX_FAULTS, MAX_HISTORY, MAX_LINES, TARGET, LiveView
+from cluster.live.driver.live_view import FAULT_FORMS, MAX_FAULTS, MAX_HISTORY, MAX_LINES, TARGET, LiveView
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
@@ -70,7 +70,15 @@ def view(record: RunRecord) -> LiveView:
     states = [LoopState(height=2, ready=True, view=4, leader=0), LoopState(height=1, ready=True, view=5, leader=3)]
     hosts = make_hosts({0: states[0], 1: states[1], 2: None, 3: LoopState()})
     audit = {"blocks": 2, "compared": 1, "ledger": 1, "reexecuted": 0, "violations": {}, "failed": {}, "told": []}
-    return LiveView(record, hosts, watch, 250.0, audit=audit, tiers={"due": 1, "ring": 0, "epoch": 0, "overflow": 0})
+    run: Any = SimpleNamespace(
+        record=record,
+        watch=watch,
+        audit=SimpleNamespace(page=audit, tiers={"due": 1, "ring": 0, "epoch": 0, "overflow": 0}),
+        testnet=SimpleNamespace(load_stage="none"),
+        notice=SimpleNamespace(newest=[]),
+        loop=SimpleNamespace(end_height=None),
+    )
+    return LiveView(run, hosts, 250.0)
 
 
 def test_it_shows_heights_views_votes_and_the_newest_leader(view: LiveView) -> None:
@@ -93,7 +101,7 @@ def test_without_a_view_nobody_leads(view: LiveView) -> None:
 
 def test_the_states_of_the_browser_tests_have_its_form(view: LiveView, record: RunRecord) -> None:
     record.faults.append(FaultRecord("kill", "validator-1", 2))
-    view.watch.sample(0.0, [2, 2, None, None])
+    view.run.watch.sample(0.0, [2, 2, None, None])
 
     def form(page: Any) -> Any:
         match page:
@@ -109,12 +117,14 @@ def test_the_states_of_the_browser_tests_have_its_form(view: LiveView, record: R
 
 def test_everything_in_an_update_is_bounded(view: LiveView, record: RunRecord) -> None:
     for height in range(3, 3 * NEWEST_BLOCKS):
-        view.watch.take(2, [FinalSeen(float(height), block(height))])
-        view.watch.sample(float(height), [height] * 4)
+        view.run.watch.take(2, [FinalSeen(float(height), block(height))])
+        view.run.watch.sample(float(height), [height] * 4)
     record.faults.extend(FaultRecord("kill", f"validator-{each}", each) for each in range(2 * MAX_FAULTS))
     record.problems.extend(map(str, range(2 * MAX_LINES)))
     lines = [str(each) for each in range(2 * MAX_LINES)]
-    now = replace(view, notices=lines, audit={"told": lines}).update()
+    view.run.notice.newest.extend(lines)
+    view.run.audit.page["told"] = lines
+    now = view.update()
     assert [each[0] for each in now["blocks"]] == list(range(2 * NEWEST_BLOCKS, 3 * NEWEST_BLOCKS))
     assert len(now["faults"]) == MAX_FAULTS and now["faults"][-1]["target"] == f"validator-{2 * MAX_FAULTS - 1}"
     assert now["problems"] == now["notices"] == now["audit"]["told"] == lines[MAX_LINES:]
@@ -124,7 +134,7 @@ def test_a_snapshot_has_the_newest_samples(view: LiveView, record: RunRecord, mo
     monkeypatch.setattr(live_view, "MAX_HISTORY", 3)
     assert MAX_HISTORY > 3
     for height in range(10):
-        view.watch.sample(float(height), [height, None])
+        view.run.watch.sample(float(height), [height, None])
     assert [each["top"] for each in view.snapshot()["history"]] == [7, 8, 9]
 
 
