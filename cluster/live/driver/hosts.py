@@ -238,6 +238,11 @@ class Hosts:
         count = sum(len(host.validators) for host in self.all)
         return [read(self.host_of(index), index) for index in range(count)]
 
+    def heights_in_words(self, names: Sequence[str]) -> str:
+        """The height of every validator."""
+        heights = zip(names, self.by_validator(Host.height), strict=True)
+        return ", ".join(f"{name} {'does not answer' if at is None else f'is at height {at}'}" for name, at in heights)
+
     def totals(self) -> Totals:
         """The totals of all validators so far, with those of dead processes as far as they reported."""
         return Totals(*map(sum, zip(*(host.reports.totals for host in self.all), strict=True)))

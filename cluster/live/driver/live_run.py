@@ -19,7 +19,6 @@ from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
-from cluster.live.driver.seen import heights_in_words
 from cluster.live.driver.testnet import Testnet, start_timeout_s
 from cluster.live.handover.checkpoint import ADVICE
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
@@ -218,7 +217,7 @@ class LiveRun:
             case End(is_time_up):
                 if is_time_up and self.testnet.hosts is not None:
                     after_s = self.clock.now_ms() / MILLISECONDS_PER_SECOND
-                    found = heights_in_words(self.loop.scenario, self.testnet.hosts)
+                    found = self.testnet.hosts.heights_in_words(self.loop.scenario.validators.names)
                     self.record.time_up = f"the time was up after {after_s:.0f} s: {found}"
             case TakeFork():
                 raise AssertionError("the live testnet takes no forks")
