@@ -6,9 +6,11 @@ faults by the API of Kubernetes and by Chaos Mesh.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput
@@ -24,13 +26,34 @@ KUBERNETES: Final = "kubernetes"
 """Name of the entry point."""
 
 
-class Agenda(Protocol):
-    """Has calls made at a time of the run."""
+class Agenda:
+    """Scheduled calls, by time since the run began."""
+
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        """The time of each call and its number: of calls at the same time the lower one is first."""
+        self._numbers = count()
 
     @property
-    def now_ms(self) -> float: ...
+    def now_ms(self) -> float:
+        return self._now_ms()
 
-    def at(self, at_ms: float, call: Callable[[], None]) -> None: ...
+    @property
+    def next_ms(self) -> float | None:
+        """The time of the next call, in milliseconds since the run began; ``None`` if there is none."""
+        return self._due[0][0] if self._due else None
+
+    def at(self, at_ms: float, call: Callable[[], None]) -> None:
+        """Have ``call`` made at a time of the run."""
+        heapq.heappush(self._due, (at_ms, next(self._numbers), call))
+
+    def perform(self) -> None:
+        """Make the calls that are due by now."""
+        now_ms = self._now_ms()
+        while self._due and self._due[0][0] <= now_ms:
+            _, _, call = heapq.heappop(self._due)
+            call()
 
 
 class MeansPort(Protocol):

@@ -11,11 +11,9 @@ Nothing happens between two looks of the driver: calls that are due are made at 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final, assert_never
@@ -62,7 +60,7 @@ from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftStage
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection
-from cluster.live.means import Means
+from cluster.live.means import Agenda, Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
@@ -72,36 +70,6 @@ from cluster.scenario.sections.faults import Release
 
 UNKNOWN_ORDERS: Final = 1_000
 """Number of orders that another driver may have given since its checkpoint: more than it gives between two of them."""
-
-
-class Agenda:
-    """Scheduled calls, by time since the run began."""
-
-    def __init__(self, now_ms: Callable[[], float]) -> None:
-        self._now_ms = now_ms
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        """The time of each call and its number: of calls at the same time the lower one is first."""
-        self._numbers = count()
-
-    @property
-    def now_ms(self) -> float:
-        return self._now_ms()
-
-    @property
-    def next_ms(self) -> float | None:
-        """The time of the next call, in milliseconds since the run began; ``None`` if there is none."""
-        return self._due[0][0] if self._due else None
-
-    def at(self, at_ms: float, call: Callable[[], None]) -> None:
-        """Have ``call`` made at a time of the run."""
-        heapq.heappush(self._due, (at_ms, next(self._numbers), call))
-
-    def perform(self) -> None:
-        """Make the calls that are due by now."""
-        now_ms = self._now_ms()
-        while self._due and self._due[0][0] <= now_ms:
-            _, _, call = heapq.heappop(self._due)
-            call()
 
 
 class Pauses:

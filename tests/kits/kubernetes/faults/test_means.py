@@ -15,7 +15,7 @@ from cluster.faults.impairment import Stress
 from cluster.faults.kinds.kill import KillFault
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
 from cluster.faults.link_kind import LinkFault
-from cluster.live.driver.live_stage import Agenda
+from cluster.live.means import Agenda
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
 from kits.kubernetes.faults import leftovers as leftovers_module
