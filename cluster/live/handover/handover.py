@@ -69,15 +69,14 @@ class RunClock:
         self._stopped_ms = at_ms
 
 
-class JournalFile:
+class JournalFile(AppendFile):
     """The journal of a run in a file."""
 
     def __init__(self, path: Path, kept: bytes = b"") -> None:
         """Keep the first bytes of a journal, which are ``kept``, and go on with it. Raises :class:`OSError`."""
-        self._file = AppendFile(path, len(kept))
-        self.flush, self.sync, self.close = self._file.flush, self._file.sync, self._file.close
+        super().__init__(path, len(kept))
         self._hasher = blake3(kept)
-        self.note = Journal(self._add).note
+        self.note = Journal(self.add).note
 
     @classmethod
     def reopen(cls, path: Path, mark: tuple[int, str]) -> tuple[JournalFile, list[Seen]]:
@@ -95,11 +94,11 @@ class JournalFile:
     @property
     def mark(self) -> tuple[int, str]:
         """What it has so far: its length in bytes, and its hash in hex."""
-        return self._file.size, self._hasher.hexdigest()
+        return self.size, self._hasher.hexdigest()
 
-    def _add(self, frame: bytes) -> None:
-        self._file.add(frame)
-        self._hasher.update(frame)
+    def add(self, row: bytes) -> None:
+        super().add(row)
+        self._hasher.update(row)
 
 
 class RunFiles:

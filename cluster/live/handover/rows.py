@@ -63,17 +63,12 @@ class AppendFile:
         os.close(self._descriptor)
 
 
-class Sightings:
+class Sightings(AppendFile):
     """The file of finalizations and proposals, open for more rows.
 
     A row is 14 bytes: the moment in milliseconds since the run began (a double), the validator (two bytes) and the
     height (four bytes), little-endian. A proposal has :data:`PROPOSED` in place of the validator.
     """
-
-    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
-        """Keep the first ``keep_bytes`` of a file, and append after them. Raises :class:`OSError`."""
-        self._file = AppendFile(path, keep_bytes)
-        self.flush, self.sync, self.close = self._file.flush, self._file.sync, self._file.close
 
     @classmethod
     def reopen(cls, path: Path) -> tuple[Sightings, Finalizations, dict[int, float]]:
@@ -92,10 +87,10 @@ class Sightings:
         return cls(path, whole), finalizations, proposals
 
     def finalized(self, seen: Finalization) -> None:
-        self._file.add(SIGHTING.pack(seen.at_ms, seen.validator, seen.height))
+        self.add(SIGHTING.pack(seen.at_ms, seen.validator, seen.height))
 
     def proposed(self, at_ms: float, height: int) -> None:
-        self._file.add(SIGHTING.pack(at_ms, PROPOSED, height))
+        self.add(SIGHTING.pack(at_ms, PROPOSED, height))
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
