@@ -220,22 +220,16 @@ class Observations:
 
     def drain(self) -> list[Observation]:
         """The notes since the last call."""
-        notes = [*filter(None, [self._lost]), *self._notes]
-        self._notes.clear()
-        self._lost = None
-        return notes
+        lost, self._lost = self._lost, None
+        return [*filter(None, [lost]), *_drained(self._notes)]
 
     def drain_stamps(self) -> list[Stamp]:
         """The last :data:`~cluster.record.message_trace.RING_MESSAGES` messages since the last call."""
-        stamps = list(self._stamps)
-        self._stamps.clear()
-        return stamps
+        return _drained(self._stamps)
 
     def drain_work(self) -> list[Work]:
         """The last :data:`MAX_WORK` pieces of work since the last call."""
-        work = list(self._work)
-        self._work.clear()
-        return work
+        return _drained(self._work)
 
     def _note(self, seen: Observation) -> None:
         if len(self._notes) >= MAX_OBSERVATIONS:
@@ -280,6 +274,12 @@ def _remember(kept: dict[T, None], item: T) -> None:
     kept[item] = None
     if len(kept) > MAX_REMEMBERED:
         del kept[next(iter(kept))]
+
+
+def _drained(waiting: deque[T]) -> list[T]:
+    found = list(waiting)
+    waiting.clear()
+    return found
 
 
 def _in_us(seconds: float) -> int:

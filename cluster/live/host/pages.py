@@ -22,7 +22,7 @@ from cluster.record.status import Tally, status_page
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
 from validator.node.events import Event, Submit, SubmitResult
-from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent, StatePages
+from validator.node.executor.queries import Cursor, EventFilter, StatePages
 
 MAX_PROOFS_WAITING: Final = 4
 """Maximum number of state proofs that clients wait for at a time."""
@@ -62,7 +62,10 @@ class Pages:
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
         """Pending answers, keyed by the number of the request."""
         self._proofs_waiting = 0
-        self.streams = EventHub(self._read_events, self._read_page)
+        self.streams = EventHub(
+            lambda height: self.read(lambda pages: pages.events_at(height)),
+            lambda start, wanted: self.read(lambda pages: pages.events(start, wanted)),
+        )
 
     # --- for the driver -----------------------------------------------------------------------------------------------
 
@@ -156,9 +159,3 @@ class Pages:
         if self._validator is None:
             raise NotReady("still joining by a snapshot" if self._join.is_open else "still recovering from the disk")
         return self._validator
-
-    async def _read_events(self, height: int) -> Sequence[PlacedEvent]:
-        return await self.read(lambda pages: pages.events_at(height))
-
-    async def _read_page(self, start: Cursor, wanted: EventFilter) -> Page | None:
-        return await self.read(lambda pages: pages.events(start, wanted))
