@@ -23,7 +23,6 @@ import pytest
 
 from cluster.common.errors import ExitCode
 from cluster.common.files import write_atomically
-from cluster.live.driver.load_process import AdoptedProcess
 from loadgen import run
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
@@ -248,8 +247,9 @@ def test_a_load_without_the_process_that_signs_ends_with_one_line(tmp_path: Path
     assert b"loadgen: a process that signs has ended\n" in load.output
 
 
-def wait_for(process: subprocess.Popen[bytes] | AdoptedProcess, holds: Callable[[], bool]) -> None:
+def wait_for(process: subprocess.Popen[bytes] | None, holds: Callable[[], bool]) -> None:
     """Until something holds, which nothing changes any more once the process has ended."""
+    assert process is not None
     for _ in range(int(HANGS_AFTER_S / LOOK_S)):
         has_ended = process.poll() is not None
         if holds():

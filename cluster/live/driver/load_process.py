@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -37,32 +36,6 @@ STOP_TIMEOUT_S: Final = 15.0
 
 LoadStage = Literal["none", "starting", "running", "stopped", "ended"]
 """``stopped`` by a request, at the run's end or by the load's own plan; ``ended`` if it ended by itself too early."""
-
-
-class AdoptedProcess:
-    """A process that another process started, with the parts of :class:`subprocess.Popen` that are used here."""
-
-    stdin = None
-
-    def __init__(self, process: Process, result: Path) -> None:
-        """``result`` is the file with the statistics, which the process writes at its end."""
-        self._process = process
-        self._result = result
-
-    def poll(self) -> int | None:
-        if self._process.is_running:
-            return None
-        return 0 if self._result.exists() and read_statistics(self._result).is_whole else 1
-
-    def terminate(self) -> None:
-        self._process.send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._process.send(signal.SIGKILL)
-
-    def wait(self, timeout_s: float) -> int | None:
-        end_of(self._process, timeout_s)
-        return self.poll()
 
 
 def read_statistics(path: Path) -> Statistics:
@@ -132,7 +105,7 @@ class LoadProcess:
         command += [] if outlives_us else ["--until-eof"]
         command += [*layout, "--processes", ",".join(map(str, self._numbers))]
         with log_file.open("ab") as log:
-            self._process: subprocess.Popen[bytes] | AdoptedProcess = subprocess.Popen(
+            self._child: subprocess.Popen[bytes] | None = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
                 stdout=log,
@@ -140,7 +113,7 @@ class LoadProcess:
                 env=own_environment(),
                 start_new_session=True,
             )
-        self._identity = find(self._process.pid)  # before its end can be noticed: the id cannot have been reused yet
+        self._identity = find(self._child.pid)  # before its end can be noticed: the id cannot have been reused yet
         self._urls: dict[int, str] = {}
         self.was_told_to_stop = False
         self._was_ready = False
@@ -160,7 +133,7 @@ class LoadProcess:
         found._plan = RunPlan.read(folder / PLAN_FILE)
         found.began_epoch_ms = found._plan.began_epoch_ms
         found._numbers = list(found._plan.reporting)
-        found._process, found._identity = AdoptedProcess(process, found._stats_file), process
+        found._child, found._identity = None, process
         found.was_told_to_stop, found._was_ready = was_told_to_stop, found._endpoints_file.exists()
         return found
 
@@ -189,12 +162,17 @@ class LoadProcess:
     @property
     def ended_early(self) -> bool:
         """Whether the load ended before :meth:`stop`, and not because the user's own load shape was over."""
-        is_over = self._plan.load.locust is not None and self._process.poll() == 0
-        return not self.was_told_to_stop and self._process.poll() is not None and not is_over
+        is_over = self._plan.load.locust is not None and self.exit_code == 0
+        return not self.was_told_to_stop and self.exit_code is not None and not is_over
 
     @property
     def exit_code(self) -> int | None:
-        return self._process.poll()
+        """``None`` while it runs. That of an adopted load is known by its statistics alone."""
+        if self._child is not None:
+            return self._child.poll()
+        if self.process is not None:
+            return None
+        return 0 if self._stats_file.exists() and read_statistics(self._stats_file).is_whole else 1
 
     @property
     def reason(self) -> str:
@@ -207,8 +185,7 @@ class LoadProcess:
         """Ask the load to end; returns at once."""
         if not self.was_told_to_stop:
             self.was_told_to_stop = True
-            if self._process.poll() is None:
-                self._process.terminate()
+            self._send(signal.SIGTERM)
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
         """Stop the load, and wait for its end. Returns its statistics in the form of a run's record.
@@ -224,15 +201,19 @@ class LoadProcess:
         """
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self._process.poll() is None:
+        while self.exit_code is None:
             checkpoint()
             if time.monotonic() > deadline:
-                self._process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(POLL_S)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+                self._send(signal.SIGKILL)
+            if self._identity is not None:
+                end_of(self._identity, POLL_S)
+        if self._child is not None and self._child.stdin is not None:
+            self._child.stdin.close()
         return self.before.plus(read_statistics(self._stats_file))
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._identity is not None:
+            self._identity.send(number)
 
 
 def record_of(stats: Statistics, process_exit: int | None, lost: Sequence[str] = ()) -> LoadRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from cluster.live.driver.load_process import (
     ENDPOINTS_FILE,
     LOG_FILE,
     STATS_FILE,
-    AdoptedProcess,
     LoadProcess,
     plan_load,
 )
@@ -76,7 +74,7 @@ def test_what_is_for_locust_in_the_users_folder_home_and_environment_is_kept_out
     try:
         with ServerThread(FakePages(chain, 0)) as server:
             found.go({0: server.url})
-            wait_for(found._process, lambda: bool(chain.taken))
+            wait_for(found._child, lambda: bool(chain.taken))
     finally:
         found.finish(lambda: None)
     assert (found.exit_code, "import time" in (folder / LOG_FILE).read_text()) == (0, False)
@@ -105,10 +103,10 @@ def test_a_load_whose_shape_is_over_has_not_ended_early(tmp_path: Path, processe
     scenario = Scenario.model_validate({"name": "shaped", "load": load})
     found = LoadProcess(plan_load(scenario, 1, "chain", tmp_path, 60), tmp_path)
     try:
-        wait_for(found._process, lambda: found.is_ready or found.ended_early)
+        wait_for(found._child, lambda: found.is_ready or found.ended_early)
         assert not found.ended_early
         found.go({0: "http://127.0.0.1:1"})
-        wait_for(found._process, lambda: found.exit_code is not None)
+        wait_for(found._child, lambda: found.exit_code is not None)
         assert (found.exit_code, found.ended_early) == (0, False), (tmp_path / LOG_FILE).read_text()
     finally:
         found.finish(lambda: None)
@@ -122,7 +120,7 @@ def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_p
     try:
         with ServerThread(FakePages(chain, 0)) as server:
             found.go({0: server.url})
-            wait_for(found._process, lambda: found.ended_early)
+            wait_for(found._child, lambda: found.ended_early)
         assert found.exit_code == 1 and found.reason == ": file own.py, line 14: ZeroDivisionError: division by zero"
     finally:
         assert found.finish(lambda: None).lost == (found.reason.removeprefix(": "),)
@@ -131,10 +129,10 @@ def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_p
 def test_an_id_that_another_process_has_by_now_is_not_the_loads(load: LoadProcess) -> None:
     """It was reaped, and the system gave its id away."""
     process = load.process
-    assert process is not None and isinstance(load._process, subprocess.Popen)
-    assert process.pid == load._process.pid
+    assert process is not None and load._child is not None
+    assert process.pid == load._child.pid
     load.finish(lambda: None)
-    load._process.pid = os.getpid()
+    load._child.pid = os.getpid()
     assert load.process is None
 
 
@@ -143,9 +141,11 @@ def test_an_adopted_load_that_failed_did_not_end_well(load: LoadProcess, tmp_pat
     """Its statistics are there all the same."""
     process = load.process
     assert process is not None
+    adopted = LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop=False)
+    assert adopted is not None and adopted.exit_code is None
     load.finish(lambda: None)
     Statistics(is_whole=is_whole).write(tmp_path / STATS_FILE)
-    assert AdoptedProcess(process, tmp_path / STATS_FILE).poll() == int(not is_whole)
+    assert adopted.exit_code == int(not is_whole)
 
 
 @pytest.mark.parametrize("was_told_to_stop", [True, False])
