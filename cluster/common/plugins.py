@@ -1,6 +1,7 @@
 """What installed packages add to Stampede: entry points, as for plug-ins of pytest. A kit of ours is one of them.
 
-All that a package offers passes :func:`load`: what does not fit is refused, and so is a name that is taken.
+All that a package offers passes one gate (:mod:`validator.primitives.offered`): what does not fit is refused, and so is
+a name that is taken.
 
 ``stampede.checks``
     a check: a subclass of :class:`cluster.checks.kind.CheckKind` whose ``name`` is the entry point's name.
@@ -30,11 +31,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
-from inspect import isabstract, isclass
 from typing import Any, Final, TypeVar, cast
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import printable
+from validator.primitives.offered import Unusable, offered, package_of
 
 T = TypeVar("T")
 PROJECT: Final = "stampede"
@@ -54,7 +55,7 @@ OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>
 def points(group: str, name: str = "") -> list[EntryPoint]:
     """The entry points of a group, or those of one name: those of the project first. Nothing is loaded."""
     found = entry_points(group=group, name=name) if name else entry_points(group=group)
-    return sorted(found, key=lambda point: (_package(point) != PROJECT, point.name, _package(point)))
+    return sorted(found, key=lambda point: (package_of(point) != PROJECT, point.name, package_of(point)))
 
 
 def load(point: EntryPoint, take: Callable[[Any], T], is_taken: bool = False) -> T:
@@ -63,15 +64,9 @@ def load(point: EntryPoint, take: Callable[[Any], T], is_taken: bool = False) ->
     Raises :class:`BadInput`, one line with the package, if it cannot be loaded or does not fit, or its name is taken.
     """
     try:
-        if is_taken:
-            raise ValueError("the name is taken; expected another one")
-        return take(point.load())
-    except (Exception, SystemExit) as error:
-        if (lacking := lacking_library(error)) is not None:
-            raise BadInput(lacking) from error
-        reason = printable(" ".join(f"{type(error).__name__}: {error}".split()))
-        offered = f"{_package(point)}: {point.value}, its {point.group} {point.name}"
-        raise BadInput(f"{offered}, cannot be used: {reason}") from error
+        return offered(point, take, is_taken)
+    except Unusable as error:
+        raise BadInput(lacking_library(error.__cause__) or printable(str(error))) from error.__cause__
 
 
 def load_all(group: str, add: Callable[[Any], None]) -> None:
@@ -96,24 +91,11 @@ def load_named(group: str, name: str, take: Callable[[Any], T], purpose: str = "
     return load(found[-1], take, is_taken=len(found) > 1)
 
 
-def expect_class(found: Any, base: type[T], name: object = None, name_of: Callable[[Any], object] = repr) -> type[T]:
-    """``found``, if it is a subclass of ``base`` and, if a name is given, has that one. Raises :class:`ValueError`."""
-    if not isclass(found) or not issubclass(found, base) or isabstract(found):
-        raise ValueError(f"expected a subclass of {base.__name__}, got {found!r}")
-    if name is not None and name_of(found) != name:
-        raise ValueError(f"expected a class whose name is {name!r}, got {found!r}")
-    return found
-
-
 def expect_function(found: Any) -> Callable[..., Any]:
     """``found``, if it can be called. Raises :class:`ValueError`."""
     if not callable(found):
         raise ValueError(f"expected a function, got {found!r}")
     return cast("Callable[..., Any]", found)
-
-
-def _package(point: EntryPoint) -> str:
-    return "a package" if point.dist is None else point.dist.name
 
 
 def what_to_install(missing: str) -> str | None:
@@ -128,6 +110,6 @@ def what_to_install(missing: str) -> str | None:
     return None
 
 
-def lacking_library(error: BaseException) -> str | None:
+def lacking_library(error: BaseException | None) -> str | None:
     """As :func:`what_to_install`, for an exception; ``None`` for one that is about no missing module."""
     return what_to_install(error.name or "") if isinstance(error, ModuleNotFoundError) else None

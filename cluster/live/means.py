@@ -14,13 +14,14 @@ from itertools import count
 from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput
-from cluster.common.plugins import MEANS, expect_class, load_named
+from cluster.common.plugins import MEANS, load_named
 from cluster.faults.calls import FaultCall
 from cluster.faults.events import Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import FaultKind
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
 from cluster.scenario import Scenario
+from validator.primitives.offered import expect_class
 
 KUBERNETES: Final = "kubernetes"
 """Name of the entry point."""

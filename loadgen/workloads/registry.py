@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
-from inspect import isclass
 from itertools import chain
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
 from loadgen.workloads.transfer import Transfer
 from loadgen.workloads.watch import Watch
+from validator.primitives.offered import Unusable, expect_class, offered
 from validator.primitives.user_file import UserFileError
 
 USUAL: Final[tuple[type[Workload[Any]], ...]] = (
@@ -49,12 +49,13 @@ class _Workloads(Mapping[str, type[Workload[Any]]]):
         self.shipped: Final = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
 
     @cached_property
-    def _installed(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=GROUP) if point.name not in self.shipped}
+    def _installed(self) -> dict[str, list[EntryPoint]]:
+        points = entry_points(group=GROUP)
+        return {name: [*points.select(name=name)] for name in points.names if name not in self.shipped}
 
     def __getitem__(self, name: str) -> type[Workload[Any]]:
         """Raises :class:`KeyError` for an unknown name, and :class:`WorkloadError` for an invalid class."""
-        return self.shipped.get(name) or _loaded(self._installed[name])
+        return self.shipped.get(name) or _loaded(name, self._installed[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self.shipped or name in self._installed
@@ -66,18 +67,12 @@ class _Workloads(Mapping[str, type[Workload[Any]]]):
         return len(self.shipped) + len(self._installed)
 
 
-def _loaded(point: EntryPoint) -> type[Workload[Any]]:
+def _loaded(name: str, points: list[EntryPoint]) -> type[Workload[Any]]:
+    take = partial(expect_class, base=Workload, name=name, name_of=lambda found: getattr(found, "name", None))  # type: ignore[type-abstract]
     try:
-        found = point.load()
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise WorkloadError(f"workload {point.name}: {point.value} cannot be loaded: {reason}") from error
-    if not isclass(found) or not issubclass(found, Workload) or getattr(found, "name", None) != point.name:
-        raise WorkloadError(
-            f"workload {point.name}: {point.value}: expected a subclass of Workload whose name is {point.name!r},"
-            f" got {found!r:.200}"
-        )
-    return found
+        return offered(points[-1], take, is_taken=len(points) > 1)
+    except Unusable as error:
+        raise WorkloadError(str(error)) from error
 
 
 WORKLOADS: Final = _Workloads()

@@ -17,6 +17,7 @@ from tests.repository.sources import LAYERS, OURS, belongs_to, imports, is_in, i
 ENCODING = (
     "validator.primitives.codec",
     "validator.primitives.errors",
+    "validator.primitives.offered",
     "validator.chain.genesis",
     "validator.primitives.params",
     "validator.pvm.runtime.values",

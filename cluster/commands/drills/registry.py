@@ -16,7 +16,8 @@ from cluster.commands.drills.kinds.restart_all import RestartAll
 from cluster.commands.drills.kinds.storm import Storm
 from cluster.commands.drills.kinds.upgrade import Upgrade
 from cluster.common.plugins import DRILLS as GROUP
-from cluster.common.plugins import expect_class, load_all
+from cluster.common.plugins import load_all
+from validator.primitives.offered import expect_class
 
 DRILLS: Final[dict[str, type[Drill]]] = {
     drill.name: drill

@@ -17,13 +17,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protoco
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationInfo, create_model, model_validator
 
-from cluster.common.plugins import FAULTS, expect_class, load_named, points
+from cluster.common.plugins import FAULTS, load_named, points
 from cluster.common.suggestions import instead, unknown
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.scenario.sections.base import KEYWORDS, Height, RunMilliseconds, Section, kind_of, refuse_repeated
 from cluster.scenario.sections.kinds import KEPT, OwnKind, only_class_in, refuse_path
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads.own import executes
+from validator.primitives.offered import expect_class
 from validator.primitives.user_file import UserFileError, one_line
 
 EVERYBODY: Final = "all"

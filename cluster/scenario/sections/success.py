@@ -16,12 +16,13 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from cluster.common.plugins import CHECKS, expect_class, load_named, points
+from cluster.common.plugins import CHECKS, load_named, points
 from cluster.common.suggestions import meant_or_known, unknown
 from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.kinds import KEPT, OwnKind, refuse_path
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads.own import executes
+from validator.primitives.offered import expect_class
 from validator.primitives.user_file import one_line
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]

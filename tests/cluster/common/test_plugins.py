@@ -18,7 +18,6 @@ from cluster.common.plugins import (
     MEANS,
     PLANTED,
     TRACERS,
-    expect_class,
     expect_function,
     load,
     load_all,
@@ -29,6 +28,7 @@ from cluster.common.plugins import (
 from cluster.live.means import Means
 from cluster.misbehaviour.planted import planted_bugs
 from tests.packages import install
+from validator.primitives.offered import expect_class
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 COMMAND: Final = """
