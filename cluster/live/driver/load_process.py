@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from cluster.common.checkout import own_environment
 from cluster.common.files import write_atomically
+from cluster.live.handover.left import LeftLoad
 from cluster.live.processes.processes import Process, end_of, find
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
@@ -119,22 +120,18 @@ class LoadProcess:
         self._was_ready = False
 
     @classmethod
-    def adopt(cls, folder: Path, process: Process, before: Statistics, was_told_to_stop: bool) -> LoadProcess | None:
-        """Adopt the running load of a dead driver; ``None`` if it does not run.
-
-        ``before`` are the counts of loads that ended earlier. ``was_told_to_stop`` says whether that driver stopped it.
-        """
-        if not process.is_running:
+    def adopt(cls, folder: Path, left: LeftLoad) -> LoadProcess | None:
+        """Adopt the running load of a dead driver; ``None`` if it does not run."""
+        if left.process is None or not left.process.is_running:
             return None
         found = cls.__new__(cls)
-        found.before, found._urls = before, {}
+        found.before, found._urls, found.began_epoch_ms = left.before, {}, left.began_epoch_ms
         found._stats_file = (folder / STATS_FILE).absolute()
         found._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         found._plan = RunPlan.read(folder / PLAN_FILE)
-        found.began_epoch_ms = found._plan.began_epoch_ms
         found._numbers = list(found._plan.reporting)
-        found._child, found._identity = None, process
-        found.was_told_to_stop, found._was_ready = was_told_to_stop, found._endpoints_file.exists()
+        found._child, found._identity = None, left.process
+        found.was_told_to_stop, found._was_ready = left.is_over, found._endpoints_file.exists()
         return found
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from cluster.live.driver.ray_session import RaySession, is_joining, one_line
 from cluster.live.driver.supervised_host import actor_name
 from cluster.live.handover.left import LeftLoad, LeftRun
 from cluster.live.host.host import LOGS_FOLDER
-from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
+from cluster.live.nodes.ray_nodes import LOAD, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
 from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE, ON_THE_LOOPBACK, Served
@@ -98,7 +98,7 @@ class Testnet:
         self._notice(f"the genesis of chain {self._record.genesis.chain_id} has {counted(validators, 'validator')}")
         self._notice("joining the Ray cluster" if is_joining() else "starting Ray and the load generator")
         if not is_joining():  # Ray starts meanwhile
-            self._start_load(watchdog, run_time_s, [])
+            self._start_load(run_time_s)
         try:
             nodes = self._record.scenario.validators.ray_nodes or 1
             self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes, lease_s=self.lease_s)
@@ -108,7 +108,7 @@ class Testnet:
         self._interrupts.checkpoint()
         self._notice(f"Ray is up after {time.monotonic() - begun_s:.1f} s")
         if self.load is None:
-            self._start_load(watchdog, run_time_s, with_role(session.nodes(), LOAD))
+            self._start_load(run_time_s)
         self.hosts = hosts = make_hosts(session)
         hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
         self._notice(f"{counted(len(hosts.all), 'host')} of validators asked for")
@@ -209,15 +209,9 @@ class Testnet:
         if left.is_over:
             self._record.load = record_of(before, 0)
             return
-        self._start_load_again(run_time_s, before, left.began_epoch_ms)
+        self._start_load(run_time_s, before, left.began_epoch_ms)
         if self.load is not None:
             self._notice("the load had ended with its driver: it is started again")
-
-    def _start_load_again(self, run_time_s: int, before: Statistics, began_epoch_ms: int | None) -> None:
-        """Start the load once more, with the counts of the loads ``before``."""
-        assert self._session is not None and self._watchdog is not None
-        nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
-        self._start_load(self._watchdog, run_time_s, nodes, before, began_epoch_ms)
 
     def end_what_is_left(self, left: LeftRun) -> None:
         """End what is left on this machine of another driver's testnet that is gone or finished.
@@ -231,11 +225,7 @@ class Testnet:
 
     def _adopt_load(self, left: LeftLoad) -> LoadProcess | None:
         """The load of another driver, if it runs."""
-        if left.process is None:
-            return None
-        self.load = adopted = LoadProcess.adopt(self._folder, left.process, left.before, left.is_over)
-        if adopted is not None:
-            adopted.began_epoch_ms = left.began_epoch_ms
+        self.load = adopted = LoadProcess.adopt(self._folder, left)
         return adopted
 
     def _counts_of(self, left: LeftLoad) -> Statistics:
@@ -250,15 +240,8 @@ class Testnet:
             problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None
 
-    def _start_load(
-        self,
-        watchdog: CleanupWatchdog,
-        run_time_s: int,
-        nodes: Sequence[RayNode],
-        before: Statistics | None = None,
-        began_epoch_ms: int | None = None,
-    ) -> None:
-        """Start the load generator, which prepares itself: on ``nodes`` for load, or here if there are none.
+    def _start_load(self, run_time_s: int, before: Statistics | None = None, began_epoch_ms: int | None = None) -> None:
+        """Start the load generator, which prepares itself: on the cluster's nodes for load, or here if there are none.
 
         No validator starts before the load is ready: on a slow machine a short chain might be over before the first
         transaction of a user. ``before`` are the counts of a load that ended with its driver, and ``began_epoch_ms`` is
@@ -269,15 +252,15 @@ class Testnet:
             return
         chain_id = record.genesis.chain_id
         plan = plan_load(record.scenario, record.seed, chain_id, self._folder, run_time_s, began_epoch_ms)
-        layout = _load_layout()
-        if nodes and not layout:
-            assert self._session is not None
-            self.load = LoadNodes(self._session, nodes, plan, self._folder, self._notice, before)
+        layout, session = _load_layout(), self._session
+        nodes = [] if session is None or session.is_ours or layout else with_role(session.nodes(), LOAD)
+        if session is not None and nodes:
+            self.load = LoadNodes(session, nodes, plan, self._folder, self._notice, before)
             return
         processes = [0] if layout else None
         self.load = LoadProcess(plan, self._folder, processes, self.lease_s is not None, before, layout)
-        if (process := self.load.process) is not None:
-            watchdog.watch_load(process)
+        if self._watchdog is not None and (process := self.load.process) is not None:
+            self._watchdog.watch_load(process)
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""
@@ -358,7 +341,7 @@ class Testnet:
                 raise BadInput("a load on several nodes cannot be started again")
             if load.exit_code is None:
                 raise BadInput("the load has not ended yet: try again in a moment")
-            self._start_load_again(run_time_s, load.finished(lambda: None), load.began_epoch_ms)
+            self._start_load(run_time_s, load.finished(lambda: None), load.began_epoch_ms)
             assert self.load is not None
             self.load.go(self._urls_for_load(with_late=False))
             self._notice("the load is started again, as requested")

@@ -16,6 +16,7 @@ from cluster.live.driver.load_process import (
     LoadProcess,
     plan_load,
 )
+from cluster.live.handover.left import LeftLoad
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
@@ -139,9 +140,7 @@ def test_an_id_that_another_process_has_by_now_is_not_the_loads(load: LoadProces
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_an_adopted_load_that_failed_did_not_end_well(load: LoadProcess, tmp_path: Path, is_whole: bool) -> None:
     """Its statistics are there all the same."""
-    process = load.process
-    assert process is not None
-    adopted = LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop=False)
+    adopted = LoadProcess.adopt(tmp_path, LeftLoad(load.process, is_over=False))
     assert adopted is not None and adopted.exit_code is None
     load.finish(lambda: None)
     Statistics(is_whole=is_whole).write(tmp_path / STATS_FILE)
@@ -152,10 +151,9 @@ def test_an_adopted_load_that_failed_did_not_end_well(load: LoadProcess, tmp_pat
 def test_a_load_that_was_told_to_stop_before_its_driver_died_has_not_ended_early(
     load: LoadProcess, tmp_path: Path, was_told_to_stop: bool
 ) -> None:
-    process = load.process
-    assert process is not None
-    adopted = LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop)
+    left = LeftLoad(load.process, is_over=was_told_to_stop)
+    adopted = LoadProcess.adopt(tmp_path, left)
     assert adopted is not None and not adopted.ended_early
     load.finish(lambda: None)
     assert adopted.ended_early is not was_told_to_stop
-    assert LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop) is None
+    assert LoadProcess.adopt(tmp_path, left) is None

@@ -77,7 +77,7 @@ def testnet(tmp_path: Path, started: list[tuple[Any, ...]], monkeypatch: pytest.
         started.append(arguments)
         found.load = Load(is_ready=False)
 
-    monkeypatch.setattr(found, "_start_load_again", start_again)
+    monkeypatch.setattr(found, "_start_load", start_again)
     found.load = Load()
     return found
 
