@@ -18,11 +18,10 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.driver.audit import Audit
 from cluster.live.driver.clients import Clients
-from cluster.live.driver.host_events import HostEvents
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
 from cluster.live.driver.live_stage import LiveStage
-from cluster.live.driver.ray_session import one_line, why_gone
+from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.supervised_host import Host
 from cluster.live.driver.testnet import LOOK_EVERY_S
 from cluster.live.handover.handover import COLLECTED, ENDING
@@ -66,7 +65,6 @@ class Driver:
         self._observer = observer
         self._interrupts = interrupts
         self._clients = Clients(run, run_until_stopped)
-        self._events = HostEvents(run, interrupts, observer.on_step)
         self._sampled_ms = float("-inf")
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
@@ -139,11 +137,14 @@ class Driver:
 
     def _start(self) -> tuple[Hosts, LiveStage]:
         run = self._run
-        hosts = run.testnet.start(run.load_time_s, self._events.supervise, self._look_at_start)
+        hosts = run.testnet.start(run.load_time_s, self._supervise, self._look_at_start)
         stage = run.make_stage(hosts)  # from now on, with every host up, faults may begin
         run.see(Up(run.clock.now_ms()))
         run.notice(f"{len(hosts.all)} hosts are up after {run.clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
+
+    def _supervise(self, session: RaySession) -> Hosts:
+        return self._run.supervise(session, self._observer.on_step)
 
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
         self._run.testnet.check()
@@ -162,7 +163,7 @@ class Driver:
         if left.phase != COLLECTED and ray is not None:
             why = why_gone(ray, time.time() - left.clock.written_epoch_s, left.clock.machine == socket.gethostname())
             if not why:
-                return self._events.supervise(self._run.testnet.reach(left)), ""
+                return self._supervise(self._run.testnet.reach(left)), ""
         return None, why
 
     def _adopt(self, left: LeftRun, hosts: Hosts | None, gone: str) -> tuple[Hosts, LiveStage] | None:

@@ -135,7 +135,7 @@ class Hosts:
         self,
         session: RaySession,
         on_view: Callable[[ValidatorView], None],
-        on_up: Callable[[Host], None],
+        on_up: Callable[[Host], object],
         on_lost: Callable[[Host, str, LastWords | None], None],
         on_problem: Callable[[str], None],
         nodes: NodeWatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -9,25 +10,32 @@ from typing import Final
 
 import msgspec
 
+from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
-from cluster.faults.events import Tell
+from cluster.faults.events import Tell, Voted
 from cluster.live.driver.audit import Audit, MakeAudit
-from cluster.live.driver.chain_watch import ChainWatch
+from cluster.live.driver.chain_watch import ChainWatch, steps_of
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
+from cluster.live.driver.node_watch import NodeWatch
+from cluster.live.driver.ray_session import RaySession
+from cluster.live.driver.supervised_host import Host
 from cluster.live.driver.testnet import Testnet, start_timeout_s
 from cluster.live.handover.checkpoint import ADVICE
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
 from cluster.live.handover.left import VERSION, LeftRun, LeftStage, RunPhase
 from cluster.live.handover.rows import Row
+from cluster.live.host.host import LOGS_FOLDER, ValidatorView
+from cluster.live.host.observations import VoteSent
 from cluster.live.means import means_class
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.web.addresses import Served
-from cluster.record.run import RunRecord, RunRequest, Timings
+from cluster.record.run import RunRecord, RunRequest, Step, Timings
 from cluster.record.saved import BESIDES, save
 from cluster.run.events import Begun, End, NewHeight, Order, Seen, StopLoad, TakeFork, Violation
 from cluster.run.feed import Feed, Told
@@ -35,6 +43,7 @@ from cluster.run.loop import RunLoop
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
 from loadgen.runplan import MAX_RUN_TIME_S
+from validator.primitives.user_file import UserFileError
 
 NOTICES_KEPT: Final = 64
 
@@ -84,7 +93,7 @@ class LiveRun:
         self.stage: LiveStage | None = None
         """Performs the run's faults, once the testnet is up."""
         self.means = means_class()(request.scenario, self.notice, self.testnet.note_leftovers)
-        self._make_audit, self._began_open = make_audit, is_open
+        self._make_audit, self._began_open, self._interrupts = make_audit, is_open, interrupts
         self._at_end = ExitStack()
 
     def begin(self) -> None:
@@ -167,6 +176,52 @@ class LiveRun:
             raise BadInput(f"{self.folder}: stage.means: {printable(str(error))}: {ADVICE}") from None
         if hosts is not None:
             self.make_stage(hosts, left.stage)
+
+    # --- what hosts report --------------------------------------------------------------------------------------------
+
+    def supervise(self, session: RaySession, on_step: Callable[[Step], None] | None) -> Hosts:
+        """The hosts of the run, to be created or adopted. ``on_step`` gets each step of a validator."""
+        self._on_step, is_deployed = on_step, INSTANCE_VARIABLE in os.environ
+        nodes = NodeWatch(session, self._node_was_lost, self.notice, self._interrupts.wait, is_deployed)
+        problem, is_up = self.record.problems.append, lambda host: self.testnet.write_endpoints()
+        hosts = Hosts(session, self.take_view, is_up, self.host_was_lost, problem, nodes)
+        hosts.wants_taken = on_step is not None
+        return hosts
+
+    def take_view(self, view: ValidatorView) -> None:
+        """Take all that a host reports of a validator."""
+        if self._on_step is not None:
+            for step in steps_of(view, self.clock.began_epoch_ms):
+                self._on_step(step)
+        self.watch.take_view(self.clock.now_ms(), view)
+        self.audit.take(view.index, view.observations)
+        if self.loop.faults.is_listening:
+            votes = (
+                Voted(view.index, seen.view, seen.kind) for seen in view.observations if isinstance(seen, VoteSent)
+            )
+            for vote in filter(self.loop.faults.awaits, votes):
+                self.see(vote)
+
+    def host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
+        """Tell the faults, or the user, of a host that went down by itself.
+
+        Raises :class:`UserFileError` if a user's file is why: each process in its place would end in the same way.
+        """
+        names = self.loop.scenario.validators.names
+        if words is not None and words.is_users:
+            raise UserFileError(words.reason)
+        if self.stage is not None and self.stage.on_lost(host, words):
+            return
+        carried = ", ".join(names[index] for index in host.validators)
+        last = "" if words is None else f", {names[words.validator]} said: {words.reason}"
+        log = self.folder / LOGS_FOLDER / f"host-{host.number}.log"
+        problem = f"host {host.number} ({carried}) was lost: {reason}{last} (see {log})"
+        self.record.problems.append(problem)
+        self.notice(problem)
+
+    def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
+        if self.stage is not None:
+            self.stage.note_lost_node(hosts, node, reason, self.watch.height)
 
     # --- the port of the loop -----------------------------------------------------------------------------------------
 

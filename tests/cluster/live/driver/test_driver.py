@@ -56,8 +56,8 @@ def test_what_a_users_file_raised_ends_the_run(tmp_path: Path) -> None:
     run.stage = None
     said = "file mine.py, line 3: ValueError: no"
     with pytest.raises(UserFileError, match=f"^{said}$"):
-        run.driver._events.host_was_lost(host, "it ended", LastWords(7, 0, said, is_users=True))
-    run.driver._events.host_was_lost(host, "it ended", LastWords(7, 0, said))
+        run.host_was_lost(host, "it ended", LastWords(7, 0, said, is_users=True))
+    run.host_was_lost(host, "it ended", LastWords(7, 0, said))
     (problem,) = run.record.problems
     assert said in problem
     run.is_killed()

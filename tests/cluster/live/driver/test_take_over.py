@@ -28,7 +28,6 @@ from cluster.faults.events import Failed, Voted
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.control.control_server import SetLoad
 from cluster.live.driver.driver import Driver, standings_of, violations_of
-from cluster.live.driver.host_events import HostEvents
 from cluster.live.driver.live_run import LiveRun, Notices
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import RaySession, core_of, why_gone
@@ -86,7 +85,7 @@ class FollowedRun(AuditedRun):
         kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder / "ray"))
         session: Any = SimpleNamespace(ray=None, kept=kept)
         self.testnet._session = session
-        self.testnet.hosts = self.hosts = self.driver._events.supervise(session)
+        self.testnet.hosts = self.hosts = self.supervise(session, None)
         self.hosts.all.extend(
             Host(number=number, place=Place("node", "127.0.0.1"), validators=[number]) for number in range(4)
         )
@@ -108,14 +107,14 @@ def taken_over(folder: Path) -> AuditedRun:
     request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s=5.0)
     run = AuditedRun(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK, Audit)
     session: Any = SimpleNamespace(ray=None, kept=None)
-    run.restore(left, HostEvents(run, Interrupts(), None).supervise(session))
+    run.restore(left, run.supervise(session, None))
     return run
 
 
 def contradict(run: FollowedRun) -> None:
     """A validator casts two votes of a view."""
     votes: list[Any] = [VoteSent(View(3), NOTARIZE, View(2), digest) for digest in (b"a", b"b")]
-    run.driver._events.take_view(ValidatorView(2, LoopState(), votes))
+    run.take_view(ValidatorView(2, LoopState(), votes))
 
 
 @pytest.mark.parametrize("is_in_the_checkpoint", [True, False])

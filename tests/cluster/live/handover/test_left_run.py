@@ -264,7 +264,7 @@ def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> 
     left = checkpoint.read(tmp_path)
     found = {host.actor_name: actor for host in hosts.all}
     session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
-    other = run.driver._events.supervise(session)
+    other = run.supervise(session, None)
     other.adopt(run.loop.scenario, 1, tmp_path, "127.0.0.1", left.hosts, left.lost_nodes)
     assert other.nodes.lost == {"node-z"}
     assert [host.left.reports for host in other.all] == [host.left.reports for host in hosts.all]
