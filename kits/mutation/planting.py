@@ -1,19 +1,14 @@
-"""How bugs are planted in a process: a value, a function or a module in place of the original. Lines that run are
-recorded.
-"""
+"""How bugs are planted in a process: a value or a module in place of the original. Lines that run are recorded."""
 
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
-from inspect import getattr_static, getsource
+from inspect import getattr_static
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
@@ -74,64 +69,6 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, original)
-
-
-@dataclass(frozen=True, slots=True)
-class TextPatch:
-    """A change of the source of a module or of one function: a text in it, and what is there in its place."""
-
-    where: str
-    """``package.module`` or ``package.module:Class.function``. A function's text is without indentation."""
-    old: str
-    new: str
-
-    def applied(self, source: str) -> str:
-        """The changed source. The old text must be in it exactly once."""
-        assert source.count(self.old) == 1, f"{source.count(self.old)} times in {self.where}: {self.old!r}"
-        return source.replace(self.old, self.new)
-
-    @contextmanager
-    def in_function(self) -> Iterator[None]:
-        """Have the changed function within the block, wherever it was imported by its package."""
-        module_name, _, path = self.where.partition(":")
-        owner: Any = import_module(module_name)
-        module, (*classes, name) = owner, path.split(".")
-        for each in classes:
-            owner = getattr(owner, each)
-        original = vars(owner)[name]
-        function: Any = original.fget if isinstance(original, property) else original
-        scope: dict[str, Any] = {}
-        # Names are looked up in the module as before, so the copy runs with the module's globals.
-        code = compile(
-            "from __future__ import annotations\n" + self.applied(textwrap.dedent(getsource(function))),
-            self.where,
-            "exec",
-        )
-        exec(code, vars(module), scope)
-        package = f"{module_name.partition('.')[0]}."
-        importing = [each for key, each in list(sys.modules.items()) if key.startswith(package)]
-        holders = [each for each in importing if vars(each).get(name) is original] if owner is module else [owner]
-        with ExitStack() as planted:
-            for holder in holders:
-                planted.enter_context(replaced(holder, name, scope[name]))
-            yield
-
-    @contextmanager
-    def in_module(self, afresh: Sequence[str]) -> Iterator[None]:
-        """Have the changed module within the block. Modules whose names begin with one of ``afresh`` are imported
-        again."""
-        path = f"{self.where.replace('.', '/')}.py"
-        finder = ChangedModule(path, self.applied((ROOT / path).read_text(encoding="utf-8")))
-        prefixes = tuple(afresh)
-        kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(prefixes)}
-        sys.meta_path.insert(0, finder)
-        try:
-            yield
-        finally:
-            sys.meta_path.remove(finder)
-            for name in [name for name in sys.modules if name.startswith(prefixes)]:
-                del sys.modules[name]
-            sys.modules.update(kept)
 
 
 class LineRecorder:

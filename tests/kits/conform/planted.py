@@ -16,7 +16,7 @@ from kits.conform.case import Case, Page
 from kits.conform.t8n import outcome_of, serve_t8n
 from kits.conform.t8n_input import blocks_of, genesis_of
 from kits.conform.tool import ToolFailure
-from kits.mutation.planting import TextPatch
+from tests.kits.conform.text_patch import TextPatch
 
 TRANSITION = "validator.transition.transition:Transition"
 PHASE = "validator.execution.timer_phase:TimerPhase"
