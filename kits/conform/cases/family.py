@@ -53,7 +53,7 @@ class FamilyTable:
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
 
-    def add(
+    def __call__(
         self, name: str, *rules: str, every: int = 1
     ) -> Callable[[Callable[[random.Random], Made]], Callable[..., Made]]:
         """Register a function as a family. The first line of its docstring says what the family is about."""

@@ -164,8 +164,9 @@ class Scene:
         return self._execute(made)[-1]
 
     def empty(self, times: int = 1) -> Page:
-        """Add empty blocks; returns the page of the last one."""
-        assert not self._txs, "the block with the transactions comes first"
+        """Close the block if it has transactions, then add empty ones; returns the page of the last one."""
+        if self._txs:
+            self.block()
         return self._execute({"proposer": self.proposer, "empty": times})[-1]
 
     def run(self, script: Any, to: str = ACTORS[0], sender: str = USERS[0], **changes: Any) -> Page:

@@ -9,8 +9,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.cases.names import USERS
 from kits.conform.cases.scene import ACTORS, RICH, Actor, Scene, schedule
 
-AGENTS: Final = FamilyTable()
-family = AGENTS.add
+family: Final = FamilyTable()
 
 
 @family("fixed-agents", "G-01", "R-15")
@@ -22,7 +21,6 @@ def fixed_agents(rng: random.Random) -> Scene:
     scene.call([schedule(1, "[]"), schedule(1, "[]", max_fee_per_cycle=9 * basefee)])
     scene.call([schedule(1, "[]", max_fee_per_cycle=9 * basefee, max_priority_fee_per_cycle=1)])
     scene.call([schedule(1, "[]", max_priority_fee_per_cycle=2), schedule(2, "[]")], ACTORS[1])
-    scene.block()
     scene.empty(2)
     scene.sentence = f"It bids {bid[0]} and {bid[1]} at a basefee of {basefee}."
     return scene
@@ -59,7 +57,6 @@ def unpaid_queries(rng: random.Random) -> Scene:
     scene.run([schedule(after, [["burn", after]], **payer) for after in range(1, 5)], timer_allowance=10**13)
     scene.empty(2)
     scene.transfer(ACTORS[0], RICH // 10)
-    scene.block()
     scene.empty(3)
     scene.sentence = f"It is {short} short, and the pause has {pause} blocks."
     return scene
@@ -74,7 +71,6 @@ def query_budget(rng: random.Random) -> Scene:
     scene = Scene(rng, params, actors)
     for address in ACTORS[:4]:
         scene.call([schedule(after, "[]", gas_limit=2_000) for after in (1, 2, 3)], address)
-    scene.block()
     scene.empty(4)
     scene.sentence = f"The budget is {budget}."
     return scene
@@ -93,6 +89,5 @@ def queries_of_an_actor(rng: random.Random) -> Scene:
     )
     scene.call([schedule(1, [["burn", i]], gas_limit=3_000) for i in range(most + 2)])
     scene.call([schedule(1, "[]")], ACTORS[1], USERS[1])
-    scene.block()
     scene.empty(2)
     return scene

@@ -9,8 +9,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.cases.names import STRANGER, USERS
 from kits.conform.cases.scene import ACTORS, RICH, Actor, Scene, schedule
 
-BLOCKS: Final = FamilyTable()
-family = BLOCKS.add
+family: Final = FamilyTable()
 
 
 @family("empty-blocks", "B-01", "F-02", "F-04", "F-11")
@@ -116,7 +115,6 @@ def reverts(rng: random.Random) -> Scene:
     scene.call([*chosen, ending])
     scene.call([schedule(1, [["set", "f", "v"], ["fail", "x"]], gas_limit=9_000)])
     scene.call([["send", {"to": ACTORS[0], "handler": "h", "payload": [["set", "m", "v"], ["fail", "x"]]}]])
-    scene.block()
     scene.empty(2)
     return scene
 
@@ -178,7 +176,6 @@ def p50(rng: random.Random) -> Scene:
     ]
     scene.call(timers)
     scene.call([schedule(2, "[]"), schedule(3, "[]")], ACTORS[1])
-    scene.block()
     scene.empty()
     scene.run([schedule(1, "[]", tier=rng.choice(["economy", "standard", "fast", "urgent"]))])
     scene.empty(3)

@@ -9,8 +9,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.cases.names import DEPLOYER, STRANGER, USERS
 from kits.conform.cases.scene import ACTORS, CYCLES, Scene, schedule, send, tried
 
-MESSAGES: Final = FamilyTable()
-family = MESSAGES.add
+family: Final = FamilyTable()
 SMALL: Final[dict[str, Any]] = {"MESSAGE_CYCLES": 20_000, "MESSAGE_CELLS": 500, "LANE_DEFERRED_CYCLES": 200_000}
 
 
@@ -29,7 +28,6 @@ def messages(rng: random.Random) -> Scene:
         script = [send(rng.choice(ACTORS[:2]), body) for body in rng.sample(bodies, 3)]
         scene.call(script, address)
     scene.call([send(ACTORS[1], [["fail", "x"]])])
-    scene.block()
     scene.empty()
     return scene
 
@@ -54,7 +52,6 @@ def too_many_messages(rng: random.Random) -> Scene:
     last = [tried(send(ACTORS[1], "[]", cycles=2_000, cells=0)) for _ in range(3)]
     scene.call([send(ACTORS[1], script, cycles=20_000, cells=500), schedule(1, script)])
     scene.call([schedule(1, last)], ACTORS[1])
-    scene.block()
     scene.empty(2)
     return scene
 
@@ -126,7 +123,6 @@ def system_deployers(rng: random.Random) -> Scene:
         scene._txs[0]["args"]["new_expires_at"] = 9
     scene.system(49, USERS[1], config=rng.choice([{}, {"NO_SUCH": 1}, {"MAX_TTL": 9}]))
     scene.system(49, DEPLOYER, config={})
-    scene.block()
     scene.empty()
     return scene
 
@@ -139,7 +135,6 @@ def system_cancel(rng: random.Random) -> Scene:
     ids = scene.chain.timer_ids()
     scene.system(48, timer_id=rng.choice(ids))
     scene.system(48, timer_id=rng.choice(["00" * 32, "ab" * 32]))
-    scene.block()
     scene.empty(3)
     return scene
 
@@ -155,7 +150,6 @@ def system_extend(rng: random.Random) -> Scene:
     scene.system(50, timer_id="cd" * 32, new_expires_at=end + 1)
     scene.system(50, timer_id=timer_id, new_expires_at=rng.choice([end, end - 1, 0]))
     scene.system(50, timer_id=timer_id, new_expires_at=rng.choice([end + 1, scene.height + ttl + 1, 2**63]))
-    scene.block()
     scene.empty(3)
     return scene
 

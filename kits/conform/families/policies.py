@@ -10,8 +10,7 @@ from kits.conform.cases.names import DEPLOYER, USERS
 from kits.conform.cases.scene import ACTORS, Actor, Scene, schedule, send, tried
 from kits.conform.families.turns import GAS, bidding, lane
 
-POLICIES: Final = FamilyTable()
-family = POLICIES.add
+family: Final = FamilyTable()
 
 
 @family("weight-candidates", "K-01", "K-02", "K-03", "K-04", "R-19")
@@ -30,11 +29,9 @@ def weight_candidates(rng: random.Random) -> Scene:
     scene = Scene(rng, params, actors)
     for address, count in zip(ACTORS[:3], (3, 1, 0), strict=True):
         scene.call([bidding(scene, rng.choice([0, 2])) for _ in range(count)], address)
-    scene.block()
     scene.empty()
     for address in ACTORS[:3]:
         scene.call([bidding(scene, rng.choice([0, 2, 3]))], address)
-    scene.block()
     scene.empty(2)
     return scene
 
@@ -65,7 +62,6 @@ def fire_scores(rng: random.Random) -> Scene:
     for address in ACTORS[:7]:
         scene.call([bidding(scene, rng.choice([0, 1, 3]), 1, [["burn", rng.randint(0, 3_000)]])], address)
     scene.call([bidding(scene, 1, 1, [["fail", ""]])], ACTORS[7])
-    scene.block()
     scene.empty(2)
     return scene
 

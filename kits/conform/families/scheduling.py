@@ -9,8 +9,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.cases.names import STRANGER, TIERS, USERS
 from kits.conform.cases.scene import ACTORS, Scene, schedule, tried
 
-SCHEDULING: Final = FamilyTable()
-family = SCHEDULING.add
+family: Final = FamilyTable()
 FEE_LIMIT: Final = 2**96
 
 
@@ -155,7 +154,6 @@ def fee_payers(rng: random.Random) -> Scene:
     script = [tried(schedule(1, "[]", gas_limit=2_000, **payer)) for payer in rng.sample(payers, 5)]
     scene.run([*script, tried(schedule(1, "[]", gas_limit=1_000, fee_payer="sender"))], timer_allowance=cap)
     scene.call([tried(schedule(1, "[]", fee_payer="sender"))])
-    scene.block()
     scene.empty()
     return scene
 
@@ -225,7 +223,6 @@ def cancelling(rng: random.Random) -> Scene:
         ]
     )
     scene.call([tried(["cancel", {"id": each}]) for each in ids], ACTORS[1])
-    scene.block()
     scene.empty(3)
     return scene
 

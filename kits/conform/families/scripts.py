@@ -11,8 +11,7 @@ from kits.conform.cases.names import KEYS, USERS
 from kits.conform.cases.odd_scripts import BAD_SCRIPTS, GOOD_ODDITIES
 from kits.conform.cases.scene import ACTORS, Scene, schedule, send, tried
 
-SCRIPTS: Final = FamilyTable()
-family = SCRIPTS.add
+family: Final = FamilyTable()
 
 
 @family("operations", "C-02", "C-03", "C-04", "C-05", "C-06", "C-09")
@@ -44,7 +43,6 @@ def bad_scripts(rng: random.Random) -> Scene:
         scene.call(script)
     inner = rng.sample(BAD_SCRIPTS, 2)
     scene.call([["try", schedule(1, script)] for script in inner])
-    scene.block()
     scene.empty()
     return scene
 
@@ -60,7 +58,6 @@ def odd_scripts(rng: random.Random) -> Scene:
     scene.call({"hex": b"[]".hex()})
     scene.call("[]")
     scene.call([["schedule", {"in": 1, "payload": {"hex": b"[]".hex()}}]])
-    scene.block()
     scene.empty()
     return scene
 
@@ -74,7 +71,6 @@ def payload_texts(rng: random.Random) -> Scene:
     scene.call([["emit", "e", text] for text in texts])
     scene.call([schedule(1, [["emit", "later", text]], save_as=f"k{i}") for i, text in enumerate(texts)])
     scene.call([send(ACTORS[1], [["set", "".join(texts), "x"]])])
-    scene.block()
     scene.empty()
     return scene
 
@@ -127,6 +123,5 @@ def saved_ids(rng: random.Random) -> Scene:
     (timer_id,) = scene.chain.timer_ids()
     scene.call([["set", "upper", timer_id.upper()], tried(["cancel", {"saved": rng.choice(["upper", key, "no"])}])])
     scene.call([tried(["cancel", {"saved": "no"}]), tried(["extend", {"saved": "none", "expires_at": 99}])])
-    scene.block()
     scene.empty(2)
     return scene

@@ -10,8 +10,7 @@ from kits.conform.cases.names import USERS
 from kits.conform.cases.running_chain import RunningChain
 from kits.conform.cases.scene import ACTORS, Scene, schedule
 
-STATE: Final = FamilyTable()
-family = STATE.add
+family: Final = FamilyTable()
 
 
 @family("tree", "R-01", "R-02", "R-03")

@@ -8,25 +8,15 @@ from typing import Final
 
 from kits.conform.cases.crowded import CrowdedCase
 from kits.conform.cases.family import FamilyTable
-from kits.conform.families.agents import AGENTS
-from kits.conform.families.blocks import BLOCKS
-from kits.conform.families.messages import MESSAGES
-from kits.conform.families.policies import POLICIES
-from kits.conform.families.programs.calls import PROGRAMS
-from kits.conform.families.programs.deployments import DEPLOYMENTS
-from kits.conform.families.programs.jobs import JOBS
-from kits.conform.families.scheduling import SCHEDULING
-from kits.conform.families.scripts import SCRIPTS
-from kits.conform.families.state import STATE
-from kits.conform.families.transactions import TRANSACTIONS
-from kits.conform.families.turns import TURNS
+from kits.conform.families import agents, blocks, messages, policies, scheduling, scripts, state, transactions, turns
+from kits.conform.families.programs import calls, deployments, jobs
 
 MOST_BLOCKS: Final = 5
 """Maximum number of blocks of a crowded case, or a few more if the last of them are empty."""
-CROWDED: Final = FamilyTable()
+family: Final = FamilyTable()
 
 
-@CROWDED.add("crowded")
+@family("crowded")
 def crowded(rng: random.Random) -> CrowdedCase:
     """Many rules at once: transactions, timers, agents and messages that are drawn without a plan."""
     made = CrowdedCase(rng.getrandbits(48))
@@ -36,21 +26,21 @@ def crowded(rng: random.Random) -> CrowdedCase:
 
 TABLE: Final = FamilyTable()
 for _part in (
-    BLOCKS,
-    TRANSACTIONS,
-    SCRIPTS,
-    SCHEDULING,
-    TURNS,
-    MESSAGES,
-    AGENTS,
-    STATE,
-    PROGRAMS,
-    JOBS,
-    DEPLOYMENTS,
-    POLICIES,
-    CROWDED,
+    blocks,
+    transactions,
+    scripts,
+    scheduling,
+    turns,
+    messages,
+    agents,
+    state,
+    calls,
+    jobs,
+    deployments,
+    policies,
 ):
-    TABLE.families |= _part.families
+    TABLE.families |= _part.family.families
+TABLE.families |= family.families
 
 
 def ordered_rules(family: str, reached: Iterable[str]) -> tuple[str, ...]:

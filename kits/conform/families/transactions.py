@@ -11,8 +11,7 @@ from kits.conform.cases.scene import ACTORS, CELLS, CYCLES, Actor, Scene, schedu
 from validator.chain.transactions import deployed_address
 from validator.primitives.types import address_text
 
-TRANSACTIONS: Final = FamilyTable()
-family = TRANSACTIONS.add
+family: Final = FamilyTable()
 POOR: Final = USERS[3]
 
 

@@ -11,8 +11,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.cases.names import USERS
 from kits.conform.cases.scene import ACTORS, Actor, Scene, schedule
 
-TURNS: Final = FamilyTable()
-family = TURNS.add
+family: Final = FamilyTable()
 GAS: Final = 5_000
 
 
@@ -55,7 +54,6 @@ def default_prices(rng: random.Random) -> Scene:
     burn = [["burn", 3_900]]
     scene.call([bidding(scene, 10**9 if rng.random() < 0.5 else 3, 1, burn)])
     scene.call([schedule(1, burn), schedule(1, burn), schedule(2, burn)], ACTORS[1])
-    scene.block()
     scene.empty(5)
     return scene
 
@@ -80,10 +78,8 @@ def above_the_cap(rng: random.Random) -> Scene:
     limit = rng.choice([2_000, GAS])
     scene.call([schedule(2, "[]", gas_limit=limit), schedule(2, "[]")])
     scene.system(49, config={"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": limit - rng.choice([1, 500, 0])})
-    scene.block()
     scene.empty(2)
     scene.system(49, config={"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": GAS})
-    scene.block()
     scene.empty(1)
     return scene
 
@@ -110,12 +106,10 @@ def fairness_weights(rng: random.Random) -> Scene:
     busy, calm = ACTORS[:2]
     scene.call([bidding(scene, 1) for _ in range(rng.randint(2, 4))], busy)
     scene.call([bidding(scene, 1)], calm)
-    scene.block()
     scene.empty()
     scene.call([bidding(scene, rng.choice([10, 13]))], busy)
     scene.call([bidding(scene, rng.choice([9, 10]))], calm)
     scene.call([bidding(scene, rng.choice([4, 6, 10]))], ACTORS[2])
-    scene.block()
     scene.empty(2)
     return scene
 
@@ -127,11 +121,9 @@ def fairness_window(rng: random.Random) -> Scene:
     scene = Scene(rng, lane(5, FAIRNESS_WINDOW_BLOCKS=window, PRIORITY_FLOOR=rng.choice([0, 1])))
     scene.call([bidding(scene, 2), bidding(scene, 2)])
     scene.call([bidding(scene, 2)], ACTORS[1])
-    scene.block()
     scene.empty(rng.choice([window - 1, window, window + 1]) or 1)
     scene.call([bidding(scene, 5), bidding(scene, 4, window + 3)])
     scene.call([bidding(scene, 4)], ACTORS[1])
-    scene.block()
     scene.empty(window + 3)
     scene.sentence = f"The window has {window} blocks."
     return scene
@@ -215,7 +207,6 @@ def insolvent_payers(rng: random.Random) -> Scene:
     scene = Scene(rng, params, {ACTORS[0]: Actor(), poor: Actor(balance=balance)}, basefee=basefee)
     scene.call([schedule(1, [["burn", i]], max_fee_per_cycle=basefee) for i in range(rng.randint(3, 7))], poor)
     scene.call([schedule(1, "[]")])
-    scene.block()
     scene.empty(2)
     scene.sentence = f"The balance is {balance}, a fire needs {price}."
     return scene

@@ -10,8 +10,7 @@ from kits.conform.cases.names import USERS
 from kits.conform.cases.scene import ACTORS, Actor, Scene
 from validator.pvm.runtime.values import encode_value
 
-PROGRAMS: Final = FamilyTable()
-family = PROGRAMS.add
+family: Final = FamilyTable()
 COUNTER: Final = """\
 class Counter(Actor):
     def add(self, payload):
@@ -157,10 +156,8 @@ def named_contracts(rng: random.Random) -> Scene:
     program_call(scene, "hire", bytes.fromhex(rng.choice([USERS[1], ACTORS[2]])[2:]))
     program_call(scene, "hire", bytes.fromhex(ACTORS[1][2:]))
     program_call(scene, "plan", 1)
-    scene.block()
     scene.empty()
     program_call(scene, "hire", None)
     program_call(scene, "plan", 2)
-    scene.block()
     scene.empty()
     return scene

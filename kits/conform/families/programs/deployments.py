@@ -11,8 +11,7 @@ from kits.conform.cases.scene import ACTORS, Actor, Scene
 from kits.conform.families.programs.calls import BIDDER, COUNTER, program_call
 from validator.pvm.deployment import byte_cycles, deploy_cycles
 
-DEPLOYMENTS: Final = FamilyTable()
-family = DEPLOYMENTS.add
+family: Final = FamilyTable()
 ROOM: Final = {"LANE_USER_CYCLES": 20_000_000}
 OWNED: Final = """\
 class Owned(Actor):
@@ -117,6 +116,5 @@ def deployed_agents(rng: random.Random) -> Scene:
     bid: Any = {"max_fee_per_cycle": 3 * scene.lane_price, "max_priority_fee_per_cycle": rng.choice([0, 2])}
     program_call(scene, "set_bid", bid, actor)
     program_call(scene, "plan", 1, actor)
-    scene.block()
     scene.empty()
     return scene

@@ -14,8 +14,7 @@ from validator.primitives.codec import encode
 from validator.primitives.types import Address
 from validator.pvm.runtime.values import encode_value
 
-JOBS: Final = FamilyTable()
-family = JOBS.add
+family: Final = FamilyTable()
 CONTRACT: Final = "0x" + "00" * 19 + "0a"
 PROGRAM: Final = """\
 class Jobs(Actor):
@@ -72,7 +71,6 @@ def jobs(rng: random.Random) -> Scene:
     scene.block()
     for runner in RUNNERS[:needed]:
         _submit(scene, _job(0, task), rng.choice([b"", b"ok", b"r" * 30]), runner)
-    scene.block()
     scene.empty(2)
     return scene
 
@@ -122,7 +120,6 @@ def job_results(rng: random.Random) -> Scene:
     _submit(scene, job, b"again")
     _submit(scene, job, b"second", RUNNERS[1])
     _submit(scene, job, b"late", rng.choice(RUNNERS[:2]))
-    scene.block()
     scene.empty()
     _submit(scene, job, b"later")
     scene.block()
@@ -141,7 +138,6 @@ def job_settlement(rng: random.Random) -> Scene:
     program_call(scene, "consume", ids[0])
     for job in ids:
         _submit(scene, job, b"ok")
-    scene.block()
     scene.empty()
     for job in ids:
         program_call(scene, "consume", job)
@@ -163,7 +159,6 @@ def job_ends(rng: random.Random) -> Scene:
     end = scene.chain.height + JOB_LIFETIME_BLOCKS
     consumed, late, gone, kept = _job(0, 0, first), _job(1, 1, first), _job(5, 5, second), _job(3, 3, third)
     _submit(scene, consumed, b"ok")
-    scene.block()
     scene.empty()
     _ask(scene, 1, 1, "answered", first)
     scene.block()
