@@ -1,8 +1,7 @@
 """Seeded cases that crowd many rules of the protocol into a few blocks.
 
-`crowded_case(seed)` gives a genesis and a list of blocks in the tool's own input form. The generator runs the chain
-along with what it generates, so that nonces fit, fees lie right at the basefees in force, and scripts name timers that
-are alive.
+The generator runs the chain along with what it generates, so that nonces fit, fees lie right at the basefees in force,
+and scripts name timers that are alive.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from kits.conform.cases.dice import Dice, near, payload_bytes
 from kits.conform.cases.genesis_draw import GenesisDraw
 from kits.conform.cases.names import ACTORS, DEPLOYER, PROPOSERS, STRANGER, USERS
 from kits.conform.cases.running_chain import RunningChain
-from kits.conform.cases.script_draw import ScriptDraw
-from kits.conform.cases.watch_draw import WatchDraw
+from kits.conform.cases.script_draw import ScriptDraw, WatchDraw
 from validator.chain.transactions import SCRIPT_CODE
 from validator.primitives.types import address_text
 
@@ -203,10 +201,3 @@ class CrowdedCase:
             block = self.make_block()
             self.blocks.append(block)
             self.chain.block(block)
-
-
-def crowded_case(seed: int, most_blocks: int = 24) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The genesis and the blocks of `seed`."""
-    made = CrowdedCase(seed)
-    made.make(most_blocks)
-    return made.genesis, made.blocks

@@ -101,22 +101,3 @@ GOOD_ODDITIES: list[Any] = [
     {"hex": "5b5d"},
     [],
 ]
-
-WATCH_SCRIPTS: list[Any] = [
-    text.replace("USER", USERS[0])
-    for text in (
-        '[["schedule",{"in":1,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
-        '[["schedule",{"height":9,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
-        '[["schedule",{"watch":{"actor":"USER","key":1},"payload":""}]]',
-        '[["schedule",{"watch":{"actor":"USER"},"payload":""}]]',
-        '[["schedule",{"watch":{"actor":"0x12","key":"a"},"payload":""}]]',
-        '[["schedule",{"watch":["USER","a"],"payload":""}]]',
-        '[["allow_watching","a"]]',
-        '[["allow_watching","a",1]]',
-        '[["allow_watching","a",null]]',
-        '[["allow_watching",1,true]]',
-        '[["try",["schedule",{"in":null,"watch":{"actor":"USER","key":"a","x":1},"payload":""}]]]',
-        '[["try",["allow_watching","a",true]],["try",["allow_watching","a",false]]]',
-    )
-]
-"""About watched keys: bad scripts, then good ones. Drawn cases use only the lists above."""

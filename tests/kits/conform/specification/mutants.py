@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cluster.misbehaviour.planted import Planted
-from kits.mutation.planting import TextPatch
+from tests.kits.conform.text_patch import TextPatch
 
 _RULES: dict[str, list[tuple[str, str, str]]] = {
     "spec.block": [

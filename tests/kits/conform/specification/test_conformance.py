@@ -13,14 +13,13 @@ from cluster.audit.specified import chain
 from cluster.audit.specified.chain import spec_chain
 from cluster.misbehaviour.planted import Planted
 from kits.conform.case import Page
-from kits.conform.cases.crowded import crowded_case
-from kits.conform.cases.made import odd_scripts_case, watch_case
 from kits.conform.families.table import TABLE
 from kits.conform.t8n_by_spec import answer_of, execute_page
 from spec import tree
 from spec.leaves import leaves
 from tests.kits.conform.planted import BUGS, planted
 from tests.kits.conform.specification.compare import compare, read, specs_answer, validators_answer
+from tests.kits.conform.specification.made import crowded_case, odd_scripts_case, watch_case
 from tests.kits.conform.specification.mutants import BROKEN, mutated
 
 SEEDS = 250

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from cluster.commands.cli import main as cli
 from cluster.common import strict_json as json_input
-from kits.conform.cases.crowded import crowded_case as case
 from kits.conform.cases.names import ACTORS, USERS
 from kits.conform.cases.odd_scripts import BAD_SCRIPTS
+from tests.kits.conform.specification.made import crowded_case
 
 CORPUS = Path(__file__).parents[3] / "vectors" / "t8n" / "malformed"
 GROUPS = ["genesis", "parameters", "blocks", "transactions", "text"]
@@ -210,7 +210,7 @@ ODD_VALUES = st.one_of(
     st.integers(-(2**130), 2**130),
     st.text(max_size=5),
 )
-BASES = [case(seed, most_blocks=4) for seed in range(12)]
+BASES = [crowded_case(seed, most_blocks=4) for seed in range(12)]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -1,12 +1,40 @@
-"""Two cases that are made by hand: all odd scripts, and each rule of watched keys in turn."""
+"""The default cases: crowded ones by seed, and two that are made by hand: all odd scripts, and each rule of watched
+keys in turn."""
 
 from __future__ import annotations
 
 from itertools import count
 from typing import Any
 
+from kits.conform.cases.crowded import CrowdedCase
 from kits.conform.cases.names import ACTORS, DEPLOYER, STRANGER, USERS
-from kits.conform.cases.odd_scripts import BAD_SCRIPTS, GOOD_ODDITIES, WATCH_SCRIPTS
+from kits.conform.cases.odd_scripts import BAD_SCRIPTS, GOOD_ODDITIES
+
+WATCH_SCRIPTS: list[Any] = [
+    text.replace("USER", USERS[0])
+    for text in (
+        '[["schedule",{"in":1,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
+        '[["schedule",{"height":9,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"USER","key":1},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"USER"},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"0x12","key":"a"},"payload":""}]]',
+        '[["schedule",{"watch":["USER","a"],"payload":""}]]',
+        '[["allow_watching","a"]]',
+        '[["allow_watching","a",1]]',
+        '[["allow_watching","a",null]]',
+        '[["allow_watching",1,true]]',
+        '[["try",["schedule",{"in":null,"watch":{"actor":"USER","key":"a","x":1},"payload":""}]]]',
+        '[["try",["allow_watching","a",true]],["try",["allow_watching","a",false]]]',
+    )
+]
+"""About watched keys: bad scripts, then good ones."""
+
+
+def crowded_case(seed: int, most_blocks: int = 24) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The genesis and the blocks of `seed`."""
+    made = CrowdedCase(seed)
+    made.make(most_blocks)
+    return made.genesis, made.blocks
 
 
 def script_call(nonce: int, to: str, payload: Any, gas_limit: int, cells_limit: int) -> dict[str, Any]:
