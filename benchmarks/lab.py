@@ -113,7 +113,7 @@ def blocks_per_second(policy: Policy, waiting: int) -> float:
     return 1 / median(market.seconds)
 
 
-def seconds(experiments: Sequence[type[Experiment]], workers: int) -> float:
+def seconds(experiments: Sequence[Experiment], workers: int) -> float:
     """Wall-clock seconds of quick runs of experiments."""
     with folder() as path:
         started = time.perf_counter()

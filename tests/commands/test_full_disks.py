@@ -27,7 +27,7 @@ from cluster.record.folder import SWEEP_LOG_FILE
 from kits.market.lab.experiments import registry
 from tests.cluster.commands.console.test_output_options import FILES, PARSER
 from tests.cluster.commands.sweeps.test_sweeps import GOOD
-from tests.kits.market.lab.planted import Slope
+from tests.kits.market.lab.planted import SLOPE
 from tests.kits.measure.calibrate.test_commands import FIELDS, Live
 from tests.kits.mutation.machine.test_search import PATH, Fakes
 
@@ -168,7 +168,7 @@ def room_for(size: int) -> Iterator[None]:
 
 
 def lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Slope})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": SLOPE})
 
 
 class Logged(NamedTuple):

@@ -58,7 +58,7 @@ class LabOptions(ForceOption):
 
         return LAB._replace(names=(*LAB.names, *(f"{name}.html" for name in EXPERIMENTS)))
 
-    def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
+    def run_experiments(self, experiments: Sequence[Experiment], name: str) -> int:
         """Run experiments with these options; returns the exit code."""
         from cluster.commands.console.crashes import command_folder
         from kits.market.lab.page import INDEX_FILE, write_pages

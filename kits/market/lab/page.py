@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from itertools import product
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from cluster.report.charts import ChartPanel, Key, line_keys, point_keys
 from cluster.report.page import render_page
 from cluster.report.svg import COLOURS, Chart, Series, render
 from cluster.report.svg import number as short_number
-from kits.market.lab.experiment import Cell, Estimate, Experiment, Level, Plot, Results
+from kits.market.estimates import Cell, Estimate, Level, Results
+from kits.market.lab.experiment import Experiment, Plot
 from kits.market.lab.running import Lab, effort_of, seeds_of
 
 INDEX_FILE: Final = "index.html"
@@ -27,7 +28,7 @@ FIGURES: Final = 3
 """Significant digits of a figure on a page."""
 
 
-def page_file(experiment: type[Experiment]) -> str:
+def page_file(experiment: Experiment) -> str:
     return f"{experiment.name}.html"
 
 
@@ -44,7 +45,7 @@ def write_pages(folder: Path, lab: Lab) -> None:
             write_for_user(folder / INDEX_FILE, render_index(lab))
 
 
-def command(lab: Lab, experiment: type[Experiment] | None = None) -> str:
+def command(lab: Lab, experiment: Experiment | None = None) -> str:
     """The command that repeats an experiment, or all of the lab."""
     names = [each.name for each in lab.experiments]
     what = ["run", experiment.name] if experiment else ["run", *names] if len(names) == 1 else ["run-all"]
@@ -63,7 +64,7 @@ def render_index(lab: Lab) -> str:
     )
 
 
-def render_experiment(lab: Lab, experiment: type[Experiment]) -> str:
+def render_experiment(lab: Lab, experiment: Experiment) -> str:
     """The result page of an experiment, as HTML."""
     results, effort = lab.results(experiment), effort_of(experiment, lab.is_quick)
     return render_page(
@@ -87,18 +88,17 @@ def render_experiment(lab: Lab, experiment: type[Experiment]) -> str:
     )
 
 
-def _row(experiment: type[Experiment], results: Results, cell: Cell) -> dict[str, Any]:
+def _row(experiment: Experiment, results: Results, cell: Cell) -> dict[str, Any]:
     """A row of the table: a cell's levels, and for each measure its mean and interval as text."""
     figures = [
-        (measure, *_texts(results.mean(cell, measure))) if _has(results, cell, measure) else (measure, "", "")
+        (measure, *_texts(results.mean(cell, measure))) if results.has(cell, measure) else (measure, "", "")
         for measure in experiment.shown
     ]
     return {"levels": list(zip(experiment.factors, map(_level, cell), strict=True)), "figures": figures}
 
 
 def _texts(estimate: Estimate) -> tuple[str, str]:
-    low, high = estimate.interval
-    return _figure(estimate.mean), f"{_figure(low)} to {_figure(high)}" if isfinite(high - low) else ""
+    return _figure(estimate.mean), " to ".join(map(_figure, estimate.interval or ()))
 
 
 def _figure(value: float) -> str:
@@ -113,7 +113,7 @@ def _level(level: Level) -> str:
 # --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def facets(experiment: type[Experiment], plot: Plot) -> list[dict[str, Level]]:
+def facets(experiment: Experiment, plot: Plot) -> list[dict[str, Level]]:
     """The levels that each drawing of a plot fixes. A plot has several drawings if one would have too many lines."""
     others = [name for name in experiment.factors if name != plot.over]
     fixed: list[str] = []
@@ -123,13 +123,11 @@ def facets(experiment: type[Experiment], plot: Plot) -> list[dict[str, Level]]:
     return [dict(zip(fixed, each, strict=True)) for each in levels]
 
 
-def _matches(experiment: type[Experiment], cell: Cell, fixed: dict[str, Level]) -> bool:
+def _matches(experiment: Experiment, cell: Cell, fixed: dict[str, Level]) -> bool:
     return fixed.items() <= dict(zip(experiment.factors, cell, strict=True)).items()
 
 
-def _panel(
-    experiment: type[Experiment], results: Results, plot: Plot, fixed: dict[str, Level], ident: str
-) -> ChartPanel:
+def _panel(experiment: Experiment, results: Results, plot: Plot, fixed: dict[str, Level], ident: str) -> ChartPanel:
     chart = plot_chart(experiment, results, plot, fixed, ident)
     is_scatter = any(one.style == "scatter" for one in chart.named)
     keys: Sequence[Key] = ()
@@ -138,9 +136,7 @@ def _panel(
     return ChartPanel(chart, Markup(render(chart)), "", (), (), keys)
 
 
-def plot_chart(
-    experiment: type[Experiment], results: Results, plot: Plot, fixed: dict[str, Level], ident: str
-) -> Chart:
+def plot_chart(experiment: Experiment, results: Results, plot: Plot, fixed: dict[str, Level], ident: str) -> Chart:
     """The chart of a plot: a series for each combination of the factors that are not on the x axis, with intervals.
 
     ``fixed`` are levels of factors that hold for the whole chart. Levels without a cell are left out. Numbers on the x
@@ -159,11 +155,10 @@ def plot_chart(
         points, intervals = [], []
         for at, level in enumerate(levels):
             cell = tuple(level if name == plot.over else chosen[name] for name in experiment.factors)
-            if _has(results, cell, plot.measure):
+            if results.has(cell, plot.measure):
                 estimate = results.mean(cell, plot.measure)
                 points.append((at + shift, estimate.mean))
-                is_known = isfinite(estimate.interval[0])
-                intervals.append(estimate.interval if is_known else (estimate.mean, estimate.mean))
+                intervals.append(estimate.interval or (estimate.mean, estimate.mean))
         name = ", ".join(map(_level, combination))
         series.append(Series(name, points, style, place, intervals=intervals))
     title = ", ".join([plot.title, *(f"{name} {_level(level)}" for name, level in fixed.items())])
@@ -178,8 +173,3 @@ def plot_chart(
         format_x=lambda at: _level(levels[round(at)]),
         empty="No run has this measure.",
     )
-
-
-def _has(results: Results, cell: Cell, measure: str) -> bool:
-    """Whether the experiment has the cell, and all its runs have the measure."""
-    return cell in results.rows and all(measure in found for found in results.rows[cell].values())

@@ -27,7 +27,9 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
 from cluster.common.wording import counted
-from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Results
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment
+from kits.market.lab.measures import range_of
 from kits.market.lab.table import TABLE_FILE, Row, digest, read_table, write_table
 
 LOG_FILE: Final = "runs.jsonl"
@@ -42,7 +44,7 @@ Key = tuple[str, str, int]
 class Run(NamedTuple):
     """One run that is to be made."""
 
-    experiment: type[Experiment]
+    experiment: Experiment
     cell: Cell
     seed: int
     effort: Effort
@@ -57,11 +59,11 @@ def cell_text(cell: Cell) -> str:
     return " ".join(map(str, cell))
 
 
-def effort_of(experiment: type[Experiment], is_quick: bool) -> Effort:
+def effort_of(experiment: Experiment, is_quick: bool) -> Effort:
     return experiment.quick if is_quick else experiment.full
 
 
-def seeds_of(experiment: type[Experiment], is_quick: bool) -> range:
+def seeds_of(experiment: Experiment, is_quick: bool) -> range:
     """The seeds of an experiment. Those of a full run are others than those of a quick one: what a quick look suggested
     is not confirmed by the same draws.
     """
@@ -69,7 +71,7 @@ def seeds_of(experiment: type[Experiment], is_quick: bool) -> range:
     return range(first, first + effort_of(experiment, is_quick).seeds)
 
 
-def plan(experiments: Sequence[type[Experiment]], is_quick: bool) -> list[Run]:
+def plan(experiments: Sequence[Experiment], is_quick: bool) -> list[Run]:
     """All runs of experiments, in the order of the table."""
     found = []
     for experiment in experiments:
@@ -86,7 +88,7 @@ def plan(experiments: Sequence[type[Experiment]], is_quick: bool) -> list[Run]:
 class Lab:
     """The results of experiments that all ended."""
 
-    experiments: Sequence[type[Experiment]]
+    experiments: Sequence[Experiment]
     is_quick: bool
     commit: str
     rows: Sequence[Row]
@@ -95,19 +97,19 @@ class Lab:
     def digest(self) -> str:
         return digest(self.rows)
 
-    def digest_of(self, experiment: type[Experiment]) -> str:
+    def digest_of(self, experiment: Experiment) -> str:
         """The digest of an experiment's rows: the same, whichever others ran in the lab."""
         return digest([row for row in self.rows if row.experiment == experiment.name])
 
-    def results(self, experiment: type[Experiment]) -> Results:
+    def results(self, experiment: Experiment) -> Results:
         cells = {cell_text(cell): cell for cell in experiment.cells()}
         found: dict[Cell, dict[int, dict[str, float]]] = {cell: {} for cell in cells.values()}
         for row in self.rows:
             if row.experiment == experiment.name:
                 found[cells[row.cell]][row.seed] = dict(row.measures)
-        return Results(found)
+        return Results(found, range_of)
 
-    def decision(self, experiment: type[Experiment]) -> Decision:
+    def decision(self, experiment: Experiment) -> Decision:
         """What an experiment's rule says of its results."""
         return experiment.decide(self.results(experiment))
 
@@ -144,7 +146,7 @@ class _Summary(msgspec.Struct):
     experiments: dict[str, Any]
 
 
-def read_lab(folder: Path, known: Sequence[type[Experiment]]) -> Lab:
+def read_lab(folder: Path, known: Sequence[Experiment]) -> Lab:
     """Read the results of a lab of ``known`` experiments. Raises :class:`BadInput`."""
     path = folder / SUMMARY_FILE
     if not path.exists():
@@ -216,7 +218,7 @@ def run_one(run: Run) -> Row:
 
 
 def run_lab(
-    experiments: Sequence[type[Experiment]], is_quick: bool, folder: Path, workers: int | None, console: Console
+    experiments: Sequence[Experiment], is_quick: bool, folder: Path, workers: int | None, console: Console
 ) -> Lab:
     """Make all runs that the log in ``folder`` does not contain yet, and write the table and its summary.
 
@@ -251,7 +253,7 @@ def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, 
                     print_line(console, f"{count:,} of {total:,} runs")
 
 
-def listed(experiments: Sequence[type[Experiment]]) -> str:
+def listed(experiments: Sequence[Experiment]) -> str:
     """The experiments as JSON, for ``stampede lab list --json``."""
     pages = [
         {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
 from kits.market.lab.measures import WARM_UP, lateness
 from kits.market.lab.population import Group
@@ -35,37 +35,30 @@ BLIND = 0.05
 
 
 class BiasLambda(Experiment):
-    name: ClassVar[str] = "bias_lambda"
-    title: ClassVar[str] = "λ of the bias"
-    question: ClassVar[str] = "Which λ bounds waits without making bids worthless, and when does waiting beat bidding?"
-    hypothesis: ClassVar[str] = (
+    name = "bias_lambda"
+    title = "λ of the bias"
+    question = "Which λ bounds waits without making bids worthless, and when does waiting beat bidding?"
+    hypothesis = (
         "No timer waits longer than N_max = ln(T/3)/λ, whoever competes; a dynamic λ keeps the bias from growing faster"
         " than values fall, so that waiting never beats bidding (seed 003 §9.2, §9.3)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "N_max holds for a λ if at most a thousandth of the timers without a bid wait longer. Waiting beats bidding if"
         " those who bid nothing have clearly more utility than those who bid their values. A fixed λ is usable if its"
         " welfare is not clearly more than a twentieth below that of 0.1 and waiting does not beat bidding; the"
         " greatest usable one is recommended, unless the dynamic λ is usable and has the lesser wait."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {"rivals": tuple(RIVALRIES), "lambda": RATES}
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"rivals": tuple(RIVALRIES), "lambda": RATES}
+    plots = (
         Plot("welfare", "Welfare", "lambda"),
         Plot("patient.wait_longest", "Longest wait of a timer without a bid, in blocks", "lambda"),
         Plot("beyond_share", "Share of the patient timers that waited beyond N_max", "lambda"),
         Plot("waiting_gain", "Utility of waiting less that of bidding", "lambda"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "welfare",
-        "waiting_gain",
-        "patient.wait_longest",
-        "longest_by_bound",
-        "rate_last",
-    )
-    full: ClassVar[Effort] = Effort(800, 8)
+    shown = ("welfare", "waiting_gain", "patient.wait_longest", "longest_by_bound", "rate_last")
+    full = Effort(800, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         rivalry, rate = cell
         cycles, life = RIVALRIES[str(rivalry)]
         groups = (
@@ -78,8 +71,7 @@ class BiasLambda(Experiment):
             params |= {"BIAS_LAMBDA_MICRO": round(float(rate) * 10**6), "BIAS_LAMBDA_STEP_MILLI": 0}
         return Setup(Policy.BIAS_AUCTION, groups, params)
 
-    @classmethod
-    def further(cls, market: Market) -> dict[str, float]:
+    def further(self, market: Market) -> dict[str, float]:
         rates = {use.height: use.rate for use in market.uses}
         greatest = max(trade.offer for trade in market.trades)
         waits, shares = [0], [0.0]
@@ -103,10 +95,9 @@ class BiasLambda(Experiment):
             "waiting_gain": ours["waiters"] / worth["waiters"] - ours["bidders"] / worth["bidders"],
         }
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         mixed = {rate: ("mixed", rate) for rate in RATES}
-        beyond = {cell: results.mean(cell, "beyond_share").mean for cell in cls.cells()}
+        beyond = {cell: results.mean(cell, "beyond_share").mean for cell in self.cells()}
         holds = {kind: all(beyond[kind, rate] <= BEYOND_ALLOWED for rate in RATES) for kind in RIVALRIES}
         waits = {rate: results.mean(cell, "patient.wait_longest") for rate, cell in mixed.items()}
         gain = {rate: results.mean(cell, "waiting_gain") for rate, cell in mixed.items()}

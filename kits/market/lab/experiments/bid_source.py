@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
-from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import DefaultAgent, Share
 from validator.chain.genesis import Policy
@@ -18,35 +18,28 @@ MATERIAL = 0.01
 
 
 class BidSource(Experiment):
-    name: ClassVar[str] = "bid_source"
-    title: ClassVar[str] = "Agents as the source of bids"
-    question: ClassVar[str] = "What do agents that bid at the time of the fire gain over fees that were fixed before?"
-    hypothesis: ClassVar[str] = (
+    name = "bid_source"
+    title = "Agents as the source of bids"
+    question = "What do agents that bid at the time of the fire gain over fees that were fixed before?"
+    hypothesis = (
         "An agent that sees the block bids better than a fixed fee, and the default agent suffices for most"
         " (seeds 000 §4, 001 §7, 003 §9.9)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "Agents pay, queries included, if under overload programs have clearly more utility than fee fields, by more"
         " than a hundredth of all value, under each policy. The default agent suffices if its users' utility is not"
         " clearly below that of fee fields by as much. It depends where the policies differ."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {"policy": POLICIES, "load": LOADS, "source": SOURCES}
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"policy": POLICIES, "load": LOADS, "source": SOURCES}
+    plots = (
         Plot("utility", "Utility", "source"),
         Plot("welfare", "Welfare", "source"),
         Plot("wait_mean", "Mean wait in blocks", "source"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "utility",
-        "welfare",
-        "wait_mean",
-        "revenue",
-        "burn",
-    )
-    full: ClassVar[Effort] = Effort(800, 8)
+    shown = ("utility", "welfare", "wait_mean", "revenue", "burn")
+    full = Effort(800, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         policy, load, source = cell
         users = Group(
             name="users",
@@ -57,8 +50,7 @@ class BidSource(Experiment):
         )
         return Setup(Policy(str(policy)), (users,))
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         high = LOADS[-1]
         by_program, by_default = (
             {policy: results.change((policy, high, source), (policy, high, "fields"), "utility") for policy in POLICIES}

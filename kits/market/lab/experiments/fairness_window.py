@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
-from typing import ClassVar
 
-from kits.market.lab.experiment import (
-    LANE_PRICES,
-    Cell,
-    Decision,
-    Effort,
-    Experiment,
-    Level,
-    Plot,
-    Results,
-    Setup,
-)
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import LANE_PRICES, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
 from kits.market.lab.measures import WARM_UP, lateness
 from kits.market.lab.population import Group
@@ -33,39 +22,29 @@ WELFARE_ALLOWED = -0.01
 
 
 class FairnessWindow(Experiment):
-    name: ClassVar[str] = "fairness_window"
-    title: ClassVar[str] = "Fairness window"
-    question: ClassVar[str] = "Over how many blocks should fires count for fairness: what smooths, and what lags?"
-    hypothesis: ClassVar[str] = (
+    name = "fairness_window"
+    title = "Fairness window"
+    question = "Over how many blocks should fires count for fairness: what smooths, and what lags?"
+    hypothesis = (
         "Longer windows smooth more, but lag more when actors change; 1,000 blocks are right for the launch"
         " (seed 001 §8, §16)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "There is a trade-off if the weights of equal actors differ clearly less with 10,000 blocks than with 100, and"
         " follow a change clearly later. The shortest window is recommended whose noise is at most a quarter above that"
         " of 1,000 blocks, and whose welfare is not clearly more than a hundredth below it."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
-        "FAIRNESS_WINDOW_BLOCKS": WINDOWS,
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES, "FAIRNESS_WINDOW_BLOCKS": WINDOWS}
+    plots = (
         Plot("weight_noise", "Deviation of weights among equal actors", "FAIRNESS_WINDOW_BLOCKS"),
         Plot("weight_lag", "Blocks until weights follow a change", "FAIRNESS_WINDOW_BLOCKS"),
         Plot("changers.wait_late", "Wait of the changers after the change, in blocks", "FAIRNESS_WINDOW_BLOCKS"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "weight_noise",
-        "weight_lag",
-        "steady.wait_mean",
-        "changers.wait_late",
-        "welfare",
-    )
-    full: ClassVar[Effort] = Effort(4_000, 4)
-    quick: ClassVar[Effort] = Effort(480, 3)
+    shown = ("weight_noise", "weight_lag", "steady.wait_mean", "changers.wait_late", "welfare")
+    full = Effort(4_000, 4)
+    quick = Effort(480, 3)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         groups = (
             Group(name="steady", agents=30, load=0.7, strategy=lambda _: Share(0.3)),
             Group(name="changers", agents=10, load=0.5, later=0.2, strategy=lambda _: Share(0.3)),
@@ -73,8 +52,7 @@ class FairnessWindow(Experiment):
         multiplier, window = cell
         return Setup(Policy.CIP1, groups, {"LANE_FEE_MULTIPLIER_MILLI": multiplier, "FAIRNESS_WINDOW_BLOCKS": window})
 
-    @classmethod
-    def further(cls, market: Market) -> dict[str, float]:
+    def further(self, market: Market) -> dict[str, float]:
         half = market.blocks // 2
         uses = [use for use in market.uses if market.blocks * WARM_UP < use.height <= market.blocks]
         after = [use for use in uses if use.height > half]
@@ -86,8 +64,7 @@ class FairnessWindow(Experiment):
             "changers.wait_late": fmean(map(lateness, late)) if late else 0.0,
         }
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         usual = LANE_PRICES[0]
         ends = (WINDOWS[0], LAUNCH, WINDOWS[-1])
         noise, lag = (
@@ -95,7 +72,7 @@ class FairnessWindow(Experiment):
             for measure in ("weight_noise", "weight_lag")
         )
         is_trade = noise.falls_below(0) and lag.exceeds(0)
-        chosen = next(window for window in WINDOWS if cls._is_as_good(results, window))
+        chosen = next(window for window in WINDOWS if self._is_as_good(results, window))
         noises = ", ".join(f"{results.mean((usual, window), 'weight_noise').mean:.3f}" for window in ends)
         lags = ", ".join(f"{results.mean((usual, window), 'weight_lag').mean:.0f}" for window in ends)
         welfare, late = (
@@ -112,8 +89,7 @@ class FairnessWindow(Experiment):
             " window: with a tenth of them a window must be ten times as long for the same.",
         )
 
-    @classmethod
-    def _is_as_good(cls, results: Results, window: int) -> bool:
+    def _is_as_good(self, results: Results, window: int) -> bool:
         """Whether a window is no worse than the seed's, with and without a lane price."""
         return window == LAUNCH or all(
             results.mean((price, window), "weight_noise").mean

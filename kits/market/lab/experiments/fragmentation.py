@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
-
-from kits.market.lab.experiment import (
-    LANE_PRICES,
-    Cell,
-    Decision,
-    Effort,
-    Estimate,
-    Experiment,
-    Level,
-    Plot,
-    Results,
-    Setup,
-)
+from kits.market.estimates import Cell, Estimate, Results
+from kits.market.lab.experiment import LANE_PRICES, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
 from kits.market.lab.measures import ratio
 from kits.market.lab.population import Group
@@ -30,41 +17,28 @@ MATERIAL = 0.1
 
 
 class Fragmentation(Experiment):
-    name: ClassVar[str] = "fragmentation"
-    title: ClassVar[str] = "Fragmentation attack"
-    question: ClassVar[str] = (
-        "How much of the lane does a party gain by splitting its timers over k actors, at what price?"
-    )
-    hypothesis: ClassVar[str] = (
+    name = "fragmentation"
+    title = "Fragmentation attack"
+    question = "How much of the lane does a party gain by splitting its timers over k actors, at what price?"
+    hypothesis = (
         "With a weight for each actor the gain grows with k; with one for each deployer there is none"
         " (seed 001 §8, limitation 1)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "Material if some k raises the party's share of the lane by more than a tenth of it with a weight for each"
         " actor (intervals for three comparisons). Deployers help if with them no k does."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
-        "WEIGHT_PARTY": PARTIES,
-        "actors": ACTORS,
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES, "WEIGHT_PARTY": PARTIES, "actors": ACTORS}
+    plots = (
         Plot("party.lane_share", "Share of the lane", "actors"),
         Plot("party.wait_mean", "Mean wait in blocks", "actors"),
         Plot("party.utility", "Utility of the party", "actors"),
         Plot("party.price", "Price of a cycle for the party, as a multiple of the others'", "actors"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "party.lane_share",
-        "party.wait_mean",
-        "party.utility",
-        "party.price",
-        "full_share",
-    )
-    full: ClassVar[Effort] = Effort(800, 8)
+    shown = ("party.lane_share", "party.wait_mean", "party.utility", "party.price", "full_share")
+    full = Effort(800, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         multiplier, party, actors = cell
         groups = (
             Group(name="party", agents=4, load=0.4, actors=int(actors), strategy=lambda _: Share(0.3)),
@@ -78,8 +52,7 @@ class Fragmentation(Experiment):
         }
         return Setup(Policy.CIP1, groups, params)
 
-    @classmethod
-    def further(cls, market: Market) -> dict[str, float]:
+    def further(self, market: Market) -> dict[str, float]:
         paid, cycles = dict.fromkeys(market.groups, 0), dict.fromkeys(market.groups, 0)
         for trade in market.trades:
             if trade.fired_at is not None:
@@ -88,9 +61,8 @@ class Fragmentation(Experiment):
         mine, theirs = (ratio(paid[name], cycles[name]) for name in ("party", "others"))
         return {"party.price": ratio(mine, theirs)}
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
-        best = {(price, party): cls._best(results, price, party) for price in LANE_PRICES for party in PARTIES}
+    def decide(self, results: Results) -> Decision:
+        best = {(price, party): self._best(results, price, party) for price in LANE_PRICES for party in PARTIES}
         before = {pair: results.mean((*pair, 1), "party.lane_share").mean for pair in best}
         pays = {pair: gain.exceeds(MATERIAL * before[pair]) for pair, gain in best.items()}
         usual, free = LANE_PRICES
@@ -117,8 +89,7 @@ class Fragmentation(Experiment):
             " Deployers are free, too: a party that deploys from many funded addresses keeps its gain.",
         )
 
-    @classmethod
-    def _best(cls, results: Results, price: int, party: str) -> Estimate:
+    def _best(self, results: Results, price: int, party: str) -> Estimate:
         """The greatest gain in the share of the lane, over all numbers of actors."""
         split = ACTORS[1:]
         gains = (results.change((price, party, k), (price, party, 1), "party.lane_share", len(split)) for k in split)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
-
-from kits.market.lab.experiment import Cell, Decision, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share
 from validator.chain.genesis import Policy
@@ -18,32 +16,28 @@ MATERIAL = 0.05
 
 
 class LaneMultiplier(Experiment):
-    name: ClassVar[str] = "lane_multiplier"
-    title: ClassVar[str] = "Lane fee multiplier"
-    question: ClassVar[str] = (
-        "Does a multiplier of 0.8 on the lane's price fill a lane that is structurally under-used?"
-    )
-    hypothesis: ClassVar[str] = "A subsidy of 0.8 × raises the use of a lane that is under-used (seed 001 §5, §16)."
-    rule: ClassVar[str] = (
+    name = "lane_multiplier"
+    title = "Lane fee multiplier"
+    question = "Does a multiplier of 0.8 on the lane's price fill a lane that is structurally under-used?"
+    hypothesis = "A subsidy of 0.8 × raises the use of a lane that is under-used (seed 001 §5, §16)."
+    rule = (
         "Subsidise if at under-use the multiplier 0.8 raises the lane's use clearly, by more than a twentieth of it,"
         " and the users' welfare with it. If it does so under overload alone, the hypothesis names the wrong cause."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {"load": LOADS, "LANE_FEE_MULTIPLIER_MILLI": MULTIPLIERS}
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"load": LOADS, "LANE_FEE_MULTIPLIER_MILLI": MULTIPLIERS}
+    plots = (
         Plot("lane_use", "Use of the lane", "LANE_FEE_MULTIPLIER_MILLI"),
         Plot("welfare", "Welfare", "LANE_FEE_MULTIPLIER_MILLI"),
         Plot("burn", "Burned", "LANE_FEE_MULTIPLIER_MILLI"),
     )
-    shown: ClassVar[Sequence[str]] = ("lane_use", "priced_out_share", "welfare", "burn", "price_mean")
+    shown = ("lane_use", "priced_out_share", "welfare", "burn", "price_mean")
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         load, multiplier = cell
         groups = (Group(name="users", agents=40, load=LOAD_OF[str(load)], worth=2.5, strategy=lambda _: Share(0.3)),)
         return Setup(Policy.CIP1, groups, {"LANE_FEE_MULTIPLIER_MILLI": multiplier})
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         raised = {load: results.change((load, 800), (load, 1_000), "lane_use") for load in LOADS}
         used = {load: results.mean((load, 1_000), "lane_use").mean for load in LOADS}
         fills = {load: raised[load].exceeds(MATERIAL * used[load]) for load in LOADS}

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import ClassVar
 
-from kits.market.lab.experiment import (
-    LANE_PRICES,
-    Cell,
-    Decision,
-    Effort,
-    Experiment,
-    Level,
-    Plot,
-    Results,
-    Setup,
-)
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import LANE_PRICES, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
 from kits.market.lab.measures import of_trades
 from kits.market.lab.population import Group
@@ -35,36 +24,26 @@ def window(blocks: int) -> int:
 
 
 class MedianSmoothing(Experiment):
-    name: ClassVar[str] = "median_smoothing"
-    title: ClassVar[str] = "Smoothed median"
-    question: ClassVar[str] = "Does a smoothed median spare incumbents when a swarm of actors enters or leaves?"
-    hypothesis: ClassVar[str] = (
+    name = "median_smoothing"
+    title = "Smoothed median"
+    question = "Does a smoothed median spare incumbents when a swarm of actors enters or leaves?"
+    hypothesis = (
         "A shock moves the median and puts incumbents at a disadvantage for about one window; smoothing lessens it"
         " (seed 001 §8, limitation 2)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "Smooth if some α shortens the incumbents' wait in the window after an entry clearly, by more than a twentieth"
         " (intervals for three comparisons), and the same α does not lengthen it after an exit by as much."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
-        "shock": SHOCKS,
-        "MEDIAN_SMOOTHING_MILLI": ALPHAS,
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES, "shock": SHOCKS, "MEDIAN_SMOOTHING_MILLI": ALPHAS}
+    plots = (
         Plot("incumbents.wait_shock", "Incumbents' wait in the window after the shock", "MEDIAN_SMOOTHING_MILLI"),
         Plot("incumbents.weight_shock", "Incumbents' weight in that window", "MEDIAN_SMOOTHING_MILLI"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "incumbents.wait_before",
-        "incumbents.wait_shock",
-        "incumbents.weight_shock",
-        "full_share",
-    )
-    full: ClassVar[Effort] = Effort(1_000, 8)
+    shown = ("incumbents.wait_before", "incumbents.wait_shock", "incumbents.weight_shock", "full_share")
+    full = Effort(1_000, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         multiplier, shock, alpha = cell
         active = (0.5, 1.0) if shock == "entry" else (0.0, 0.5)
         groups = (
@@ -78,8 +57,7 @@ class MedianSmoothing(Experiment):
         }
         return Setup(Policy.CIP1, groups, params)
 
-    @classmethod
-    def further(cls, market: Market) -> dict[str, float]:
+    def further(self, market: Market) -> dict[str, float]:
         half, span, found = market.blocks // 2, window(market.blocks), dict[str, float]()
         for phase, start in (("before", half - span), ("shock", half)):
             uses = [use for use in market.uses if start < use.height <= start + span]
@@ -91,10 +69,9 @@ class MedianSmoothing(Experiment):
                 found[f"{name}.weight_{phase}"] = fmean(fmean(use.weights[name]) for use in uses)
         return found
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         measure, (usual, free) = "incumbents.wait_shock", LANE_PRICES
-        helps = {price: cls._helpful(results, price) for price in LANE_PRICES}
+        helps = {price: self._helpful(results, price) for price in LANE_PRICES}
         both = [alpha for alpha in helps[usual] if alpha in helps[free]]
         changes = {
             price: ", ".join(
@@ -121,8 +98,7 @@ class MedianSmoothing(Experiment):
             "The entry adds load, too, and most of its effect may be that. The window is an eighth of the run.",
         )
 
-    @classmethod
-    def _helpful(cls, results: Results, price: int) -> list[int]:
+    def _helpful(self, results: Results, price: int) -> list[int]:
         """The α that help incumbents after an entry, and do not harm them after an exit."""
         measure, tests, found = "incumbents.wait_shock", len(ALPHAS) - 1, []
         entry, leave = ((price, shock, 1_000) for shock in SHOCKS)

@@ -16,19 +16,19 @@ from kits.market.lab.experiments.rivals import Rivals
 from kits.market.lab.experiments.tiers import Tiers
 from kits.market.lab.experiments.truthfulness import Truthfulness
 
-EXPERIMENTS: Final[dict[str, type[Experiment]]] = {
+EXPERIMENTS: Final[dict[str, Experiment]] = {
     each.name: each
     for each in (
-        FairnessWindow,
-        Fragmentation,
-        MedianSmoothing,
-        Tiers,
-        LaneMultiplier,
-        BiasLambda,
-        ReservePrice,
-        Truthfulness,
-        BidSource,
-        Rivals,
+        FairnessWindow(),
+        Fragmentation(),
+        MedianSmoothing(),
+        Tiers(),
+        LaneMultiplier(),
+        BiasLambda(),
+        ReservePrice(),
+        Truthfulness(),
+        BidSource(),
+        Rivals(),
     )
 }
 """All experiments by name, in the order of the questions."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
-from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import FLOOR_PRICE, Group
 from kits.market.lab.strategies import CONDUCT
 from validator.chain.genesis import Policy
@@ -23,39 +23,28 @@ UTILITY_ALLOWED = -0.05
 
 
 class ReservePrice(Experiment):
-    name: ClassVar[str] = "reserve_price"
-    title: ClassVar[str] = "Reserve price"
-    question: ClassVar[str] = "How much revenue does a reserve add, and whom does it keep out?"
-    hypothesis: ClassVar[str] = (
+    name = "reserve_price"
+    title = "Reserve price"
+    question = "How much revenue does a reserve add, and whom does it keep out?"
+    hypothesis = (
         "A reserve guarantees a baseline revenue, at the cost of access for timers of low value (seed 003 §9.5, §9.9)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "A reserve is worth its price if, with agents that learn, at slack load, it raises the revenue clearly by more"
         " than a hundredth of all value, while the poor's share of fires does not fall clearly by more than 0.02 and"
         " their utility not by more than 0.05. The greatest such reserve is recommended; none if there is none. It"
         " depends if only truthful agents would pay it."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "conduct": tuple(CONDUCT),
-        "load": tuple(LOADS),
-        "reserve": RESERVES,
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"conduct": tuple(CONDUCT), "load": tuple(LOADS), "reserve": RESERVES}
+    plots = (
         Plot("revenue", "Revenue", "reserve"),
         Plot("poor.fired_share", "Share of the poor's timers that fire", "reserve"),
         Plot("poor.utility", "Utility of the poor", "reserve"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "revenue",
-        "poor.fired_share",
-        "poor.utility",
-        "rich.utility",
-        "welfare",
-    )
-    full: ClassVar[Effort] = Effort(800, 8)
+    shown = ("revenue", "poor.fired_share", "poor.utility", "rich.utility", "welfare")
+    full = Effort(800, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         conduct, load, reserve = cell
         half, strategy = LOADS[str(load)] / 2, CONDUCT[str(conduct)]
         groups = (
@@ -64,9 +53,8 @@ class ReservePrice(Experiment):
         )
         return Setup(Policy.BIAS_AUCTION, groups, {"RESERVE_PRICE": int(float(reserve) * MEDIAN_VALUE)})
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
-        worth_it = {conduct: [r for r in RESERVES[1:] if cls._is_worth(results, conduct, r)] for conduct in CONDUCT}
+    def decide(self, results: Results) -> Decision:
+        worth_it = {conduct: [r for r in RESERVES[1:] if self._is_worth(results, conduct, r)] for conduct in CONDUCT}
         top = RESERVES[-1]
         added, poorer = (
             {
@@ -94,8 +82,7 @@ class ReservePrice(Experiment):
             " purse it empties. The poor have half the value of their jobs to spend.",
         )
 
-    @classmethod
-    def _is_worth(cls, results: Results, conduct: str, reserve: float) -> bool:
+    def _is_worth(self, results: Results, conduct: str, reserve: float) -> bool:
         cell, base = (conduct, "slack", reserve), (conduct, "slack", 0.0)
         return (
             results.change(cell, base, "revenue").exceeds(MATERIAL)

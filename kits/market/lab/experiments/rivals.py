@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Final
 
-from kits.market.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import CONDUCT
 from validator.chain.genesis import Policy
@@ -38,25 +39,21 @@ GOALS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 class Rivals(Experiment):
-    name: ClassVar[str] = "rivals"
-    title: ClassVar[str] = "The policies side by side"
-    question: ClassVar[str] = "Which policy serves the same workload best: waits, welfare, prices, fairness, revenue?"
-    hypothesis: ClassVar[str] = (
+    name = "rivals"
+    title = "The policies side by side"
+    question = "Which policy serves the same workload best: waits, welfare, prices, fairness, revenue?"
+    hypothesis = (
         "First prices oscillate where a lane's basefee does not, and cip1 serves best (seed 001 §1); VCG is steadier"
         " than first price, and the bias bounds waits (seed 003 §9.1, §9.5)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "Judged among learners under overload. cip1 is steadier if its price steps are clearly smaller than those of"
         " each first price, by more than a tenth. A policy is recommended if in welfare, access, steady prices and"
         " fairness it is nowhere clearly worse than the best by more than 0.02; if there is none, it depends on the"
         " goal, and the best for each is named. fifo has no price, and is not judged by it."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "conduct": tuple(CONDUCT),
-        "pattern": tuple(PATTERNS),
-        "policy": tuple(RIVALS),
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"conduct": tuple(CONDUCT), "pattern": tuple(PATTERNS), "policy": tuple(RIVALS)}
+    plots = (
         Plot("welfare_of_best", "Welfare as a share of the referee's", "policy"),
         Plot("late_max", "Longest lateness of a fire, in blocks", "policy"),
         Plot("price_step", "Change of the price from block to block", "policy"),
@@ -66,29 +63,21 @@ class Rivals(Experiment):
         Plot("priced_out_share", "Share of the timers that were too dear to schedule", "policy"),
         Plot("utility_per_bid_variance", "Variance of utility for each wei bid, among agents", "policy"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "welfare_of_best",
-        "late_max",
-        "starved_share",
-        "price_step",
-        "utility_per_bid_variance",
-    )
-    has_referee: ClassVar[bool] = True
-    full: ClassVar[Effort] = Effort(600, 8)
+    shown = ("welfare_of_best", "late_max", "starved_share", "price_step", "utility_per_bid_variance")
+    has_referee = True
+    full = Effort(600, 8)
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         conduct, pattern, name = cell
         demand, rival = PATTERNS[str(pattern)], RIVALS[str(name)]
         return rival._replace(groups=(replace(demand, strategy=CONDUCT[str(conduct)]),))
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         cells: dict[str, Cell] = {name: ("learning", "overload", name) for name in RIVALS}
         steps = {name: results.change(cells["cip1"], cells[name], "price_step") for name in FIRST_PRICES}
         bounds = {name: -STEADIER * results.mean(cells[name], "price_step").mean for name in FIRST_PRICES}
         is_steadier = all(steps[name].falls_below(bounds[name]) for name in FIRST_PRICES)
-        good = {goal: cls._good(results, cells, goal) for goal in GOALS}
+        good = {goal: self._good(results, cells, goal) for goal in GOALS}
         everywhere = [name for name in RIVALS if all(name in good[goal] for goal in GOALS)]
         if everywhere:
             recommendation = f"Choose {' or '.join(everywhere)}: nowhere clearly worse than the best."
@@ -105,8 +94,7 @@ class Rivals(Experiment):
             " It has no price, and fires what others would not pay for. Learners try one bid in ten at random.",
         )
 
-    @classmethod
-    def _good(cls, results: Results, cells: Mapping[str, Cell], goal: str) -> list[str]:
+    def _good(self, results: Results, cells: Mapping[str, Cell], goal: str) -> list[str]:
         """The rivals that are not clearly worse than the best one."""
         measure, sign = GOALS[goal]
         judged = [name for name in cells if goal != "steady prices" or name != "fifo"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import ClassVar, Final
+from typing import Final
 
-from kits.market.lab.experiment import Cell, Decision, Estimate, Experiment, Level, Plot, Results, Setup
+from kits.market.estimates import Cell, Estimate, Results
+from kits.market.lab.experiment import Decision, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share, Tier
 from validator.chain.genesis import Policy
@@ -27,28 +27,23 @@ def of_tier(tier: str, _random: Random) -> Tier:
 
 
 class Tiers(Experiment):
-    name: ClassVar[str] = "tiers"
-    title: ClassVar[str] = "Tier multipliers"
-    question: ClassVar[str] = "Does the tier fast buy time, under which congestion, and at what price?"
-    hypothesis: ClassVar[str] = (
-        "The tips 0.8, 1, 1.5 and 2.5 × the median order the tiers by wait (seed 001 §7.3, §16)."
-    )
-    rule: ClassVar[str] = (
+    name = "tiers"
+    title = "Tier multipliers"
+    question = "Does the tier fast buy time, under which congestion, and at what price?"
+    hypothesis = "The tips 0.8, 1, 1.5 and 2.5 × the median order the tiers by wait (seed 001 §7.3, §16)."
+    rule = (
         "The tier fast buys time under a pattern if it waits clearly less than standard, by more than a tenth of"
         " standard's wait. The seed's multipliers hold if it does so under steady load and bursts. If only steeper ones"
         " do, take those; if neither, it depends on the pattern or tiers do not buy time."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {"pattern": PATTERNS, "multipliers": tuple(MULTIPLIERS)}
-    plots: ClassVar[Sequence[Plot]] = tuple(
-        Plot(f"{tier}.wait_mean", f"Mean wait of tier {tier}, in blocks", "pattern") for tier in TIERS
-    )
-    shown: ClassVar[Sequence[str]] = (
+    factors = {"pattern": PATTERNS, "multipliers": tuple(MULTIPLIERS)}
+    plots = tuple(Plot(f"{tier}.wait_mean", f"Mean wait of tier {tier}, in blocks", "pattern") for tier in TIERS)
+    shown = (
         *(f"{tier}.wait_mean" for tier in TIERS),
         "fast.revenue",
     )
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         pattern, multipliers = cell
         scale = SCALES[str(pattern)]
         burst = (10, 40) if pattern == "bursts" else (1, 1)
@@ -59,9 +54,8 @@ class Tiers(Experiment):
         priced = Group(name="priced", agents=15, load=0.3 * scale, burst=burst, strategy=lambda _: Share(0.3))
         return Setup(Policy.CIP1, (*of_tiers, priced), {"PRIORITY_TIERS": MULTIPLIERS[str(multipliers)]})
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
-        saved: dict[Cell, Estimate] = {cell: cls._saved(results, cell) for cell in cls.cells()}
+    def decide(self, results: Results) -> Decision:
+        saved: dict[Cell, Estimate] = {cell: self._saved(results, cell) for cell in self.cells()}
         buys = {
             cell: gap.falls_below(-MATERIAL * results.mean(cell, "standard.wait_mean").mean)
             for cell, gap in saved.items()
@@ -87,6 +81,5 @@ class Tiers(Experiment):
             " tiers the median feeds on itself.",
         )
 
-    @classmethod
-    def _saved(cls, results: Results, cell: Cell) -> Estimate:
+    def _saved(self, results: Results, cell: Cell) -> Estimate:
         return results.gap(cell, "fast.wait_mean", "standard.wait_mean")

@@ -8,22 +8,13 @@ rule is not truthful. The gain is paired by seed, and its interval allows for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from random import Random
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kits.market.lab.experiment import (
-    Cell,
-    Decision,
-    Effort,
-    Estimate,
-    Experiment,
-    Level,
-    Plot,
-    Results,
-    Setup,
-)
+from kits.market.estimates import Cell, Estimate, Results
+from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Learner, Share, Truthful
 from validator.chain.genesis import Policy
@@ -81,40 +72,27 @@ def deviating(share: float, _random: Random) -> Share:
 
 
 class Truthfulness(Experiment):
-    name: ClassVar[str] = "truthfulness"
-    title: ClassVar[str] = "Payment rules"
-    question: ClassVar[str] = (
-        "How much less does greedy VCG earn than first price, and does any deviation from the truth pay?"
-    )
-    hypothesis: ClassVar[str] = (
+    name = "truthfulness"
+    title = "Payment rules"
+    question = "How much less does greedy VCG earn than first price, and does any deviation from the truth pay?"
+    hypothesis = (
         "With greedy VCG the best bid is the value; its revenue is below that of first price (seed 003 §9.5, §9.9)."
     )
-    rule: ClassVar[str] = (
+    rule = (
         "A rule is truthful in a market if no deviation gains small or large timers clearly more than a hundredth of"
         " their value. There is a revenue gap if, with learners, VCG earns clearly less than first price, by more than"
         " a tenth. VCG is recommended if truthful, else critical payments if they are, else first price."
     )
-    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "market": MARKETS,
-        "PAYMENT_RULE": RULES,
-        "deviation": tuple(DEVIATIONS),
-    }
-    plots: ClassVar[Sequence[Plot]] = (
+    factors = {"market": MARKETS, "PAYMENT_RULE": RULES, "deviation": tuple(DEVIATIONS)}
+    plots = (
         Plot("small.utility", "Utility of small timers", "deviation"),
         Plot("large.utility", "Utility of large timers", "deviation"),
         Plot("revenue", "Revenue", "deviation"),
     )
-    shown: ClassVar[Sequence[str]] = (
-        "small.utility",
-        "large.utility",
-        "small.revenue",
-        "large.revenue",
-        "revenue",
-    )
-    full: ClassVar[Effort] = Effort(600, 8)
+    shown = ("small.utility", "large.utility", "small.revenue", "large.revenue", "revenue")
+    full = Effort(600, 8)
 
-    @classmethod
-    def cells(cls) -> list[Cell]:
+    def cells(self) -> list[Cell]:
         """The deviations among truthful agents, and the truth among learners."""
         once: list[Cell] = [
             ("once", rule, name) for rule in RULES[:2] for name, each in DEVIATIONS.items() if not each.early
@@ -122,8 +100,7 @@ class Truthfulness(Experiment):
         lasting: list[Cell] = [("truthful", rule, name) for rule in RULES for name in DEVIATIONS]
         return [*once, *lasting, *(("learning", rule, TRUTH) for rule in RULES)]
 
-    @classmethod
-    def setup(cls, cell: Cell, blocks: int) -> Setup:
+    def setup(self, cell: Cell, blocks: int) -> Setup:
         market, rule, name = cell
         deviation = DEVIATIONS[str(name)]
         strategy, life = partial(deviating, deviation.share), 1 if market == "once" else LIFE
@@ -137,17 +114,15 @@ class Truthfulness(Experiment):
         others = Group(name="others", agents=40, load=1.2, life=life, strategy=crowd)
         return Setup(Policy.BIAS_AUCTION, (*deviators, others), {"PAYMENT_RULE": rule})
 
-    @classmethod
-    def best(cls, results: Results, market: str, rule: str, size: str) -> Found:
+    def best(self, results: Results, market: str, rule: str, size: str) -> Found:
         cells: dict[str, Cell] = {
-            str(cell[2]): cell for cell in cls.cells() if cell[:2] == (market, rule) and cell[2] != TRUTH
+            str(cell[2]): cell for cell in self.cells() if cell[:2] == (market, rule) and cell[2] != TRUTH
         }
         return search(results, (market, rule, TRUTH), cells, f"{size}.utility")
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         searches = [(market, rule) for market in MARKETS[:2] for rule in RULES[:2]]
-        found = {key: {size: cls.best(results, *key, size) for size in SIZES} for key in searches}
+        found = {key: {size: self.best(results, *key, size) for size in SIZES} for key in searches}
         is_truthful = {key: not any(best.pays for best in each.values()) for key, each in found.items()}
         vcg, first = (("learning", rule, TRUTH) for rule in ("vcg", "first_price"))
         gap, earned = results.change(vcg, first, "revenue"), results.mean(first, "revenue").mean

@@ -12,13 +12,13 @@ from cluster.common.errors import ExitCode
 from kits.market.lab.experiments import registry
 from kits.market.lab.experiments.registry import EXPERIMENTS
 from kits.market.lab.table import TABLE_FILE, read_table
-from tests.kits.market.lab.planted import Other, Slope
+from tests.kits.market.lab.planted import OTHER, SLOPE
 from tests.kits.market.lab.test_running import Interrupted
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Slope, "other": Other})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": SLOPE, "other": OTHER})
 
 
 def test_the_list_has_all_experiments(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +63,7 @@ def test_run_makes_one_experiment(tmp_path: Path) -> None:
 def test_an_interruption_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Interrupted})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Interrupted()})
     monkeypatch.setattr(Interrupted, "after", 3)
     command = ["lab", "run", "slope", "--quick", "--workers", "1", "--out", str(tmp_path / "my out")]
     assert main(command) == ExitCode.INCONCLUSIVE

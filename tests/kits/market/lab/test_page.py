@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ import pytest
 from rich.console import Console
 
 from cluster.common.errors import BadInput
-from kits.market.lab.experiment import Cell, Decision, Results
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Decision
 from kits.market.lab.page import facets, plot_chart, render_experiment, render_index, write_pages
 from kits.market.lab.running import Lab, plan, run_lab, run_one
 from kits.market.lab.table import Row
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
-from tests.kits.market.lab.planted import Other, Slope
+from tests.kits.market.lab.planted import OTHER, SLOPE, Slope
 
 SIZES = {"desk": DESK, "phone": PHONE}
 
@@ -29,24 +29,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab(folder: Path) -> Lab:
-    made = run_lab([Slope, Other], True, folder, 1, Console(file=io.StringIO()))
+    made = run_lab([SLOPE, OTHER], True, folder, 1, Console(file=io.StringIO()))
     write_pages(folder, made)
     return made
 
 
 def test_a_page_has_all_that_an_experiment_says(lab: Lab) -> None:
-    page = render_experiment(lab, Slope)
+    page = render_experiment(lab, SLOPE)
     for text in (
         "Slope &lt;of&gt; a line",
-        Slope.question,
-        Slope.hypothesis,
-        Slope.rule,
+        SLOPE.question,
+        SLOPE.hypothesis,
+        SLOPE.rule,
         '<p id="answer">y changes by 5.00.</p>',
         "<strong>Grow.</strong>",
         "A line &lt;only&gt;.",
         "<code>kind</code>: plain, steep; <code>x</code>: -1, 0.5, 4",
         "12 runs of 10 blocks: seeds 0 to 1 for each combination",
-        '<dd class="mono" id="digest">' + lab.digest_of(Slope),
+        '<dd class="mono" id="digest">' + lab.digest_of(SLOPE),
         ">stampede lab run slope --quick</pre>",
         "A quick run.",
     ):
@@ -65,13 +65,13 @@ def test_a_page_that_fails_keeps_no_other_from_being_written(lab: Lab, tmp_path:
 
 def test_a_full_lab_has_no_warning_and_another_command(lab: Lab) -> None:
     rows = run_rows(is_quick=False)
-    page = render_experiment(Lab([Slope], False, lab.commit, rows), Slope)
+    page = render_experiment(Lab([SLOPE], False, lab.commit, rows), SLOPE)
     assert "A quick run." not in page
     assert ">stampede lab run slope</pre>" in page
 
 
 def run_rows(is_quick: bool) -> list[Row]:
-    runs = plan([Slope], is_quick)
+    runs = plan([SLOPE], is_quick)
     return [run_one(each) for each in runs]
 
 
@@ -85,8 +85,8 @@ def test_the_index_has_each_experiment_and_the_digest_of_all(lab: Lab) -> None:
 
 
 def test_a_plot_has_the_means_and_their_intervals(lab: Lab) -> None:
-    results = lab.results(Slope)
-    chart = plot_chart(Slope, results, Slope.plots[0], {}, "p")
+    results = lab.results(SLOPE)
+    chart = plot_chart(SLOPE, results, SLOPE.plots[0], {}, "p")
     assert [one.name for one in chart.series] == ["plain", "steep"]
     assert {one.style for one in chart.series} == {"line"}
     steep = chart.series[1]
@@ -99,43 +99,44 @@ def test_a_plot_has_the_means_and_their_intervals(lab: Lab) -> None:
 
 
 def test_cells_without_a_measure_are_left_out_of_a_plot(lab: Lab) -> None:
-    chart = plot_chart(Slope, lab.results(Slope), Slope.plots[1], {}, "p")
+    chart = plot_chart(SLOPE, lab.results(SLOPE), SLOPE.plots[1], {}, "p")
     assert {one.style for one in chart.series} == {"scatter"}
     assert [[round(x) for x, _ in one.points] for one in chart.series] == [[1]] * 3
-    assert '<td class="num" data-label="only"></td>' in render_experiment(lab, Slope)
+    assert '<td class="num" data-label="only"></td>' in render_experiment(lab, SLOPE)
 
 
 def test_a_single_seed_has_no_interval() -> None:
-    results = Results({cell: {0: {"y": 2.0}} for cell in Slope.cells()})
-    assert math.isinf(results.mean(("plain", 4), "y").interval[1])
-    chart = plot_chart(Slope, results, Slope.plots[0], {}, "p")
+    results = Results({cell: {0: {"y": 2.0}} for cell in SLOPE.cells()})
+    assert results.mean(("plain", 4), "y").interval is None
+    chart = plot_chart(SLOPE, results, SLOPE.plots[0], {}, "p")
     assert chart.series[0].intervals == [(2.0, 2.0)] * 3
 
 
 class Many(Slope):
     """Too many lines for one drawing, and some combinations of levels are missing."""
 
-    plots = Slope.plots[:1]
+    plots = Slope.plots[:1]  # type: ignore[assignment]
     factors = {"a": (1, 2, 3), "b": (1, 2, 3, 4), "x": (0, 1)}
 
-    @classmethod
-    def cells(cls) -> list[Cell]:
+    def cells(self) -> list[Cell]:
         return [cell for cell in super().cells() if cell[0] != 2 and (cell[0], cell[2]) != (3, 1)]
 
-    @classmethod
-    def decide(cls, results: Results) -> Decision:
+    def decide(self, results: Results) -> Decision:
         return Decision("Many.", "None.", "None.")
 
 
+MANY = Many()
+
+
 def test_a_plot_with_too_many_lines_is_several_without_empty_ones() -> None:
-    assert facets(Many, Many.plots[0]) == [{"a": 1}, {"a": 2}, {"a": 3}]
-    assert facets(Slope, Slope.plots[0]) == [{}]
-    rows = [Row("slope", " ".join(map(str, cell)), 0, {"y": 1.0}) for cell in Many.cells()]
-    page = render_experiment(Lab([Many], True, "c", rows), Many)
+    assert facets(MANY, MANY.plots[0]) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert facets(SLOPE, SLOPE.plots[0]) == [{}]
+    rows = [Row("slope", " ".join(map(str, cell)), 0, {"y": 1.0}) for cell in MANY.cells()]
+    page = render_experiment(Lab([MANY], True, "c", rows), MANY)
     titles = re.findall(r'<h2 id="plot-0-\d-heading">([^<]*)</h2>', page)
     assert titles == ["Height, a 1", "Height, a 3"]
-    results = Lab([Many], True, "c", rows).results(Many)
-    charts = [plot_chart(Many, results, Many.plots[0], {"a": a}, "p") for a in (1, 3)]
+    results = Lab([MANY], True, "c", rows).results(MANY)
+    charts = [plot_chart(MANY, results, MANY.plots[0], {"a": a}, "p") for a in (1, 3)]
     assert [[chart.format_x(at) for at in chart.x_ticks] for chart in charts] == [["0", "1"], ["0"]]
 
 

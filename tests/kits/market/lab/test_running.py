@@ -15,14 +15,15 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from cluster.common.errors import BadInput, HarnessError
+from kits.market.estimates import Cell
 from kits.market.lab import running
-from kits.market.lab.experiment import Cell, Effort, Experiment
+from kits.market.lab.experiment import Effort, Experiment
 from kits.market.lab.running import LOG_FILE, SUMMARY_FILE, Lab, plan, read_lab, run_lab
 from kits.market.lab.table import TABLE_FILE, read_table, write_table
-from tests.kits.market.lab.planted import Endless, Other, Placed, Slope, Tiny
+from tests.kits.market.lab.planted import ENDLESS, OTHER, PLACED, SLOPE, TINY, Slope
 
 ROOT = Path(__file__).resolve().parents[4]
-BOTH = (Slope, Other)
+BOTH = (SLOPE, OTHER)
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +31,11 @@ def _same_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "checkout_commit", lambda: "c0ffee")
 
 
-def ran(folder: Path, experiments: Sequence[type[Experiment]] = BOTH, quick: bool = True, workers: int = 1) -> Lab:
+def ran(folder: Path, experiments: Sequence[Experiment] = BOTH, quick: bool = True, workers: int = 1) -> Lab:
     return run_lab(experiments, quick, folder, workers, Console(file=io.StringIO()))
 
 
-def said(folder: Path, experiments: Sequence[type[Experiment]] = BOTH) -> list[str]:
+def said(folder: Path, experiments: Sequence[Experiment] = BOTH) -> list[str]:
     output = Console(file=io.StringIO(), width=200)
     run_lab(experiments, True, folder, 1, output)
     assert isinstance(output.file, io.StringIO)
@@ -46,11 +47,10 @@ class Interrupted(Slope):
 
     after = 5
 
-    @classmethod
-    def run(cls, cell: Cell, seed: int, effort: Effort) -> dict[str, float]:
-        if not cls.after:
+    def run(self, cell: Cell, seed: int, effort: Effort) -> dict[str, float]:
+        if not type(self).after:
             raise KeyboardInterrupt
-        cls.after -= 1
+        type(self).after -= 1
         return super().run(cell, seed, effort)
 
 
@@ -62,13 +62,13 @@ def test_the_plan_has_each_cell_and_seed_of_the_effort() -> None:
     assert len(runs) == len({run.key for run in runs}) == 2 * 6 * 2
     assert {run.effort for run in runs} == {Effort(10, 2)}
     assert runs[0].key == ("slope", "plain -1", 0)
-    assert len(plan([Slope], is_quick=False)) == 6 * 4
+    assert len(plan([SLOPE], is_quick=False)) == 6 * 4
 
 
 def test_a_lab_has_its_rows_and_decisions(tmp_path: Path) -> None:
     lab = ran(tmp_path / "out")
     assert [(row.experiment, row.cell, row.seed) for row in lab.rows] == [run.key for run in plan(BOTH, True)]
-    results = lab.results(Slope)
+    results = lab.results(SLOPE)
     assert results.values(("steep", 4), "y") == [12, pytest.approx(12 + 1 / 7)]
     page = json.loads((tmp_path / "out" / SUMMARY_FILE).read_text())
     assert page == lab.page()
@@ -79,15 +79,15 @@ def test_a_lab_has_its_rows_and_decisions(tmp_path: Path) -> None:
 
 
 def test_an_experiments_digest_is_that_of_its_run_alone(tmp_path: Path) -> None:
-    both, alone = ran(tmp_path / "both"), ran(tmp_path / "alone", [Other])
-    assert both.digest_of(Other) == alone.digest == alone.digest_of(Other)
-    assert both.digest_of(Slope) != both.digest_of(Other)
-    assert ran(tmp_path / "full", [Other], quick=False).digest != alone.digest
+    both, alone = ran(tmp_path / "both"), ran(tmp_path / "alone", [OTHER])
+    assert both.digest_of(OTHER) == alone.digest == alone.digest_of(OTHER)
+    assert both.digest_of(SLOPE) != both.digest_of(OTHER)
+    assert ran(tmp_path / "full", [OTHER], quick=False).digest != alone.digest
 
 
 def test_a_measure_that_is_no_number_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"^endless plain -1, seed 0: y is nan$"):
-        ran(tmp_path / "out", [Endless])
+        ran(tmp_path / "out", [ENDLESS])
 
 
 # --- interruption -----------------------------------------------------------------------------------------------------
@@ -96,12 +96,12 @@ def test_a_measure_that_is_no_number_is_an_error(tmp_path: Path) -> None:
 def test_an_interrupted_lab_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interrupted, "after", 5)
     with pytest.raises(KeyboardInterrupt):
-        ran(tmp_path / "out", [Interrupted])
+        ran(tmp_path / "out", [Interrupted()])
     assert len((tmp_path / "out" / LOG_FILE).read_text().splitlines()) == 1 + 5
     with pytest.raises(BadInput, match=r"out: the lab has not ended: the same command with the same --out goes on$"):
-        read_lab(tmp_path / "out", [Interrupted])
+        read_lab(tmp_path / "out", [Interrupted()])
     monkeypatch.setattr(Interrupted, "after", 7)
-    assert ran(tmp_path / "out", [Interrupted]).digest == ran(tmp_path / "whole", [Slope]).digest
+    assert ran(tmp_path / "out", [Interrupted()]).digest == ran(tmp_path / "whole", [SLOPE]).digest
 
 
 def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ class _Unclosed:
 
 
 OTHERS = {
-    "list of experiments": lambda folder: ran(folder, [Slope]),
+    "list of experiments": lambda folder: ran(folder, [SLOPE]),
     "effort": lambda folder: ran(folder, quick=False),
 }
 
@@ -233,11 +233,11 @@ def test_broken_results_are_one_line(tmp_path: Path, message: str) -> None:
 @pytest.mark.slow
 @pytest.mark.live
 def test_the_digest_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
-    one, two = (ran(tmp_path / f"{workers}", [Tiny], workers=workers) for workers in (1, 2))
+    one, two = (ran(tmp_path / f"{workers}", [TINY], workers=workers) for workers in (1, 2))
     assert len(one.rows) == 6
     assert one.digest == two.digest
-    assert 0.3 < one.results(Tiny).mean(("cip1",), "welfare_of_best").mean <= 1.05
-    placed = [ran(tmp_path / f"placed {workers}", [Placed], workers=workers) for workers in (1, 2)]
+    assert 0.3 < one.results(TINY).mean(("cip1",), "welfare_of_best").mean <= 1.05
+    placed = [ran(tmp_path / f"placed {workers}", [PLACED], workers=workers) for workers in (1, 2)]
     assert placed[0].digest != placed[1].digest, "the planted fault was not noticed"
 
 
@@ -248,7 +248,7 @@ def test_the_digest_is_the_same_under_any_hash_seed(tmp_path: Path) -> None:
             "import io, sys; from pathlib import Path; from rich.console import Console;"
             "from kits.market.lab.running import run_lab; from tests.kits.market.lab import planted;"
             f"folder = Path({str(tmp_path)!r}) / ({hash_seed!r} + {experiment!r});"
-            f"print(run_lab([planted.{experiment}], True, folder, 1, Console(file=io.StringIO())).digest)"
+            f"print(run_lab([planted.{experiment}()], True, folder, 1, Console(file=io.StringIO())).digest)"
         )
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         done = subprocess.run(

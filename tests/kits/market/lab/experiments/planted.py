@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from kits.market.lab.experiment import Cell, Experiment, Results
+from kits.market.estimates import Cell, Results
+from kits.market.lab.experiment import Experiment
 
 SEEDS = 4
 JITTER = 1e-6
 """Seeds differ by so little that each planted difference is clear."""
 
 
-def planted(experiment: type[Experiment], figures: Callable[[Cell], Mapping[str, float]]) -> Results:
+def planted(experiment: Experiment, figures: Callable[[Cell], Mapping[str, float]]) -> Results:
     """Results of all cells: the figures of each, and 1 for all other measures."""
     rows: dict[Cell, dict[int, Mapping[str, float]]] = {}
     for place, cell in enumerate(experiment.cells()):

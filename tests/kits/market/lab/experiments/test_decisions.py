@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kits.market.lab.experiment import Cell
+from kits.market.estimates import Cell
 from kits.market.lab.experiments.registry import EXPERIMENTS
 from tests.kits.market.lab.experiments.planted import planted
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kits.market.lab.experiment import Cell, Results
+from kits.market.estimates import Cell, Results
 from kits.market.lab.experiments.truthfulness import DEVIATIONS, TRUTH, Found, search
 from kits.market.lab.market import Market
 from kits.market.lab.measures import measures

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kits.market.lab.experiment import Estimate, Results, student
+from kits.market.estimates import Estimate, Results, student
 
 
 @pytest.mark.parametrize(
@@ -27,23 +27,29 @@ PAIRED = results((10, 11, 1), (20, 21.5, 1), (30, 30.5, 1))
 """Seeds differ far more than cells do."""
 
 
+def half(estimate: Estimate) -> float:
+    """Half of the interval's length."""
+    assert estimate.interval is not None
+    return estimate.interval[1] - estimate.mean
+
+
 def test_a_mean_has_students_interval() -> None:
     found = PAIRED.mean((0,), "x")
     assert found.mean == pytest.approx(20)
-    assert found.interval[1] - found.mean == pytest.approx(4.3027 * 10 / math.sqrt(3), rel=1e-3)
+    assert half(found) == pytest.approx(4.3027 * 10 / math.sqrt(3), rel=1e-3)
 
 
-def test_a_change_is_paired_by_seed() -> None:
-    found = PAIRED.change((1,), (0,), "x")
-    assert found.mean == pytest.approx(1)
-    assert found.interval[1] - 1 == pytest.approx(4.3027 * 0.5 / math.sqrt(3), rel=1e-3)
+def test_an_interval_has_no_value_that_the_measure_cannot_have() -> None:
+    found = Results(PAIRED.rows, range_of=lambda measure: (0.0, 25.0)).mean((0,), "x")
+    assert found.interval == (0.0, 25.0)
 
 
-def test_many_tests_widen_the_interval() -> None:
+def test_a_change_is_paired_by_seed_and_many_tests_widen_its_interval() -> None:
     one, many = (PAIRED.change((1,), (0,), "x", tests) for tests in (1, 10))
-    assert many.mean == one.mean
-    assert many.interval[1] - 1 == pytest.approx(student(0.005, 2) * 0.5 / math.sqrt(3))
-    assert many.interval[1] > 2 * one.interval[1] - 1
+    assert many.mean == one.mean == pytest.approx(1)
+    assert half(one) == pytest.approx(4.3027 * 0.5 / math.sqrt(3), rel=1e-3)
+    assert half(many) == pytest.approx(student(0.005, 2) * 0.5 / math.sqrt(3))
+    assert half(many) > 2 * half(one)
 
 
 def test_a_gap_is_between_measures_of_a_cell() -> None:

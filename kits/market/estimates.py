@@ -1,0 +1,132 @@
+"""What runs show: means over seeds with their 95 % intervals, and differences that are paired by seed.
+
+A run is one observation. A *cell* is one combination of the levels of all factors. Intervals are Student's, or
+percentile bootstrap intervals (:mod:`cluster.commands.compare.statistics`), which need more seeds: of few values a
+bootstrap is too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cluster.commands.compare.statistics import CONFIDENCE, Interval, mean_interval
+
+RESAMPLING_SEED: Final = 1
+Level = str | int | float
+Cell = tuple[Level, ...]
+"""A level for each factor, in the order of the factors."""
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with its interval, or a mean difference of pairs."""
+
+    mean: float
+    interval: Interval | None
+    """``None`` if there are fewer than two values."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval lies on one side of zero."""
+        return self.exceeds(0) or self.falls_below(0)
+
+    def exceeds(self, bound: float) -> bool:
+        """Whether the mean is above a bound that is not negative, and the interval above zero."""
+        return self.interval is not None and self.mean > bound and self.interval[0] > 0
+
+    def falls_below(self, bound: float) -> bool:
+        """Whether the mean is below a bound that is not positive, and the interval below zero."""
+        return self.interval is not None and self.mean < bound and self.interval[1] < 0
+
+    @property
+    def text(self) -> str:
+        """The estimate in a sentence."""
+        if self.interval is None:
+            return f"{self.mean:.3g}"
+        low, high = self.interval
+        return f"{self.mean:.3g} ({low:.3g} to {high:.3g})"
+
+
+def by_student(values: Sequence[float], tests: int = 1) -> Estimate:
+    """The mean of values, with Student's interval.
+
+    ``tests``: the number of estimates of which the greatest is sought. The interval is wider by as much (Bonferroni).
+    """
+    mean, count = fmean(values), len(values)
+    if count < 2:
+        return Estimate(mean, None)
+    half = student((1 - CONFIDENCE) / tests, count - 1) * stdev(values) / math.sqrt(count)
+    return Estimate(mean, (mean - half, mean + half))
+
+
+def by_bootstrap(values: Sequence[float]) -> Estimate:
+    """The mean of values, with a bootstrap interval."""
+    if len(values) < 2:
+        return Estimate(values[0], None)
+    if len(set(values)) == 1:
+        return Estimate(values[0], (values[0], values[0]))
+    return Estimate(fmean(values), mean_interval(values, np.random.default_rng(RESAMPLING_SEED)))
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The measures of runs: ``rows[cell][seed][measure]``."""
+
+    rows: Mapping[Cell, Mapping[int, Mapping[str, float]]]
+    range_of: Callable[[str], Interval] = lambda measure: (-math.inf, math.inf)
+    """The least and the greatest value that a measure can have."""
+
+    def values(self, cell: Cell, measure: str) -> list[float]:
+        """A measure of each seed, in the order of seeds."""
+        found = self.rows[cell]
+        return [found[seed][measure] for seed in sorted(found)]
+
+    def has(self, cell: Cell, measure: str) -> bool:
+        """Whether there is the cell, and all its runs have the measure."""
+        return cell in self.rows and all(measure in found for found in self.rows[cell].values())
+
+    def mean(self, cell: Cell, measure: str) -> Estimate:
+        """The mean of a measure. Its interval has no values that the measure cannot have."""
+        found, (least, most) = by_student(self.values(cell, measure)), self.range_of(measure)
+        if found.interval is None:
+            return found
+        low, high = found.interval
+        return Estimate(found.mean, (max(low, least), min(high, most)))
+
+    def change(self, cell: Cell, base: Cell, measure: str, tests: int = 1) -> Estimate:
+        """The mean difference of a cell to a base, paired by seed. ``tests``: as in :func:`by_student`."""
+        return paired(self.values(cell, measure), self.values(base, measure), tests)
+
+    def gap(self, cell: Cell, measure: str, other: str) -> Estimate:
+        """The mean difference of two measures of a cell, ``measure`` less ``other``, paired by seed."""
+        return paired(self.values(cell, measure), self.values(cell, other))
+
+
+def paired(values: Sequence[float], others: Sequence[float], tests: int = 1) -> Estimate:
+    """The mean difference of pairs, with Student's interval."""
+    return by_student([value - other for value, other in zip(values, others, strict=True)], tests)
+
+
+def student(outside: float, freedom: int) -> float:
+    """The bound that Student's t, with ``freedom`` degrees of freedom, exceeds in size with probability ``outside``."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(100):
+        angle = (low + high) / 2
+        low, high = (angle, high) if _inside(angle, freedom) < 1 - outside else (low, angle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _inside(angle: float, freedom: int) -> float:
+    """The probability that Student's t lies within ``sqrt(freedom) * tan(angle)`` (Abramowitz and Stegun, 26.7.3-4)."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    is_odd = freedom % 2
+    term, total = (cosine if is_odd else 1.0), 0.0
+    for number in range(2 + is_odd, freedom + 1, 2):
+        total += term
+        term *= cosine * cosine * (number - 1) / number
+    return 2 / math.pi * (angle + sine * total) if is_odd else sine * total
