@@ -46,10 +46,6 @@ class CaseResult:
 
     measures: RunMeasures | None
     """Measures of the run; ``None`` if it crashed."""
-    attackers_sent: int = 0
-    """Transactions that attackers sent to validators, including those that no block contains."""
-    pool_transactions: int = 0
-    """Transactions in the fullest mempool of a validator at the end."""
     problem: str = ""
     """The check that failed, or the crash, in one line; empty if there is neither."""
 
@@ -57,6 +53,11 @@ class CaseResult:
     def crashed(self) -> bool:
         """Whether the run ended by an exception that was not expected."""
         return self.measures is None
+
+    @property
+    def fails(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.problem) and not self.crashed
 
 
 def run_cases(
@@ -124,12 +125,9 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
     measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters, record.genesis.policy_file)
     measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
-    return CaseResult(
-        measures,
-        attackers_sent=_sent_by_attackers(record),
-        pool_transactions=max((_pool_size(each.status) for each in record.validators), default=0),
-        problem=" ".join(verdict.reason.split()) if verdict.outcome is Outcome.FAIL else "",
-    )
+    measures.attackers_sent = _sent_by_attackers(record)
+    measures.pool_transactions = max((_pool_size(each.status) for each in record.validators), default=0)
+    return CaseResult(measures, " ".join(verdict.reason.split()) if verdict.outcome is Outcome.FAIL else "")
 
 
 @lru_cache(FULL_BLOCKS_KEPT)

@@ -22,7 +22,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -122,6 +122,10 @@ class RunMeasures:
     """The attackers' timers that are live after the window's last block."""
     attackers_cycles: int = 0
     """Cycles that the attackers' transactions, fires, queries, callbacks and messages used in the window's blocks."""
+    attackers_sent: int = 0
+    """Transactions that attackers sent to validators, including those that no block contains."""
+    pool_transactions: int = 0
+    """Transactions in the fullest mempool of a validator at the end."""
     blocks_per_second: float | None = None
     """Final blocks per second in the window, in the run's (real or virtual) time; ``None`` if not observed."""
 
@@ -139,75 +143,26 @@ class RunMeasures:
         """The quantile of lateness at ``share``; ``None`` if no timer came due."""
         return counted_quantile(self.lateness, share) if self.lateness else None
 
+    @property
+    def fee_per_fire(self) -> float:
+        """The mean fee of an honest fire; 0 if there was none."""
+        fires = self.fires + self.failed_fires
+        return self.fees_of_fires / fires if fires else 0.0
+
     def per_block(self, count: float) -> float:
         """A count per block of the window; 0 if the chain does not reach it."""
         return count / self.blocks if self.blocks else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class AttackMeasures:
-    """Comparison of an attacked run with its baseline, the same run without attackers.
+class Effect(NamedTuple):
+    """What an attack did: an attacked run, compared with its baseline."""
 
-    A value is ``None`` if it is undefined or was not measured.
-    """
-
-    lateness_p50: float | None
-    """Median lateness of the attacked run's honest timers, in blocks."""
-    lateness_p99: float | None
-    lateness_max: float | None
-    lateness_p99_added: float | None
-    """p99 of the lateness minus the baseline's p99, in blocks."""
-    waiting: float
-    """Honest timers of the window that still wait at the end."""
-    destroyed: float
-    """Honest timers of the window that were destroyed when they were due."""
-    destroyed_added: float
-    """Number of destroyed honest timers minus the baseline's number."""
-    honest_fires_per_block: float
-    honest_fires_ratio: float | None
-    """Ratio of honest fires per block to the baseline's."""
-    displaced_fires: float
-    """Number of displaced fires, at least 0."""
-    user_transactions_ratio: float | None
-    """Ratio of honest transactions per block to the baseline's."""
-    user_cycles_ratio: float | None
-    """Ratio of honest transactions' cycles per block to the baseline's."""
-    block_cycles_p99: float | None
-    """p99 of the cycles executed in a block. Cycles are a deterministic measure of a block's execution time."""
-    block_cycles_ratio: float | None
-    """:attr:`block_cycles_p99` as a ratio to the baseline's."""
-    cpu_ratio: float | None
-    """p99 of a block's processor seconds, as a ratio to the baseline's. They may be measured in different processes."""
-    cpu_full_ratio: float | None
-    """p99 of a block's processor seconds, as a ratio to those of a full block of honest transactions and timers."""
-    cpu_per_cycle_ratio: float | None
-    """Ratio of processor seconds per executed cycle in the window's blocks to the baseline's."""
-    state_bytes_added: float | None
-    """Bytes of the state after the window, minus the baseline's."""
-    memory_bytes_added: float | None
-    """Bytes of the objects that execution holds in memory after the window, minus the baseline's."""
-    attackers_timers: float
-    """Attackers' timers that are live after the window."""
-    block_rate_ratio: float | None
-    """Ratio of blocks per second in the window to the baseline's."""
-    delay_blocks: float
-    """Blocks of lateness that the attack added to all honest timers together, at least 0."""
-    spend: float
-    """Amount that the attackers spent over the whole run, in the smallest CBY unit."""
-    spend_per_block_of_delay: float | None
-    spend_per_fire_displaced: float | None
-    spend_ratio: float | None
-    """Ratio of the spend per displaced fire to the fee of an honest fire in the baseline."""
-    state_bytes_per_coin: float | None
-    """Bytes of state added per unit that the attackers spent; ``None`` if none were added, or nothing was spent."""
-    memory_bytes_per_coin: float | None
-    """Bytes of memory added per unit that the attackers spent; ``None`` if none were added, or nothing was spent."""
-    recovery_blocks: float
-    """Blocks after the window until backlog and longest wait stay within the baseline's maxima."""
+    metrics: dict[str, float | None]
+    """Values of :data:`MEASURES`, keyed by name; ``None`` for what is undefined or was not measured."""
     recovered: bool
-    """Whether the chain recovered; if not, recovery takes longer than :attr:`recovery_blocks`."""
+    """Whether the chain recovered; if not, recovery takes longer than ``recovery_blocks``."""
     acted: bool
-    """Whether a transaction or a fire of an attacker is in a block."""
+    """Whether a transaction or a fire of an attacker is in a block, or attackers sent any to validators."""
 
 
 def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, window: Window) -> RunMeasures:
@@ -215,54 +170,12 @@ def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, wind
     return _Reader(frozenset(plan.attacking_addresses(seed)), window).read(blocks)
 
 
-def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasures:
+def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> Effect:
     """Compare an attacked run with its baseline: same seed, window and honest users, no attackers."""
-    fires, usual_fires = attacked.per_block(attacked.fires), baseline.per_block(baseline.fires)
-    delay = max(0.0, attacked.timers * (attacked.mean_lateness - baseline.mean_lateness))
-    displaced = max(0.0, (usual_fires - fires) * attacked.blocks)
-    per_fire = _spend_per(attacked.spend, displaced)
-    usual_fee = baseline.fees_of_fires / (baseline.fires + baseline.failed_fires) if baseline.fees_of_fires else None
-    p99, usual_p99 = attacked.lateness_at(TAIL), baseline.lateness_at(TAIL)
-    cycles, usual_cycles = (_tail(run.block_cycles) for run in (attacked, baseline))
-    grown = _difference(attacked.state_bytes, baseline.state_bytes)
-    held = _difference(attacked.memory_bytes, baseline.memory_bytes)
-    recovery, recovered = recovery_blocks(attacked, baseline)
-    return AttackMeasures(
-        lateness_p50=attacked.lateness_at(0.5),
-        lateness_p99=p99,
-        lateness_max=attacked.lateness_at(1.0),
-        lateness_p99_added=_difference(p99, usual_p99),
-        waiting=attacked.waiting,
-        destroyed=attacked.destroyed,
-        destroyed_added=attacked.destroyed - baseline.destroyed,
-        honest_fires_per_block=fires,
-        honest_fires_ratio=_ratio(fires, usual_fires),
-        displaced_fires=displaced,
-        user_transactions_ratio=_ratio(
-            attacked.per_block(attacked.transactions), baseline.per_block(baseline.transactions)
-        ),
-        user_cycles_ratio=_ratio(
-            attacked.per_block(attacked.transaction_cycles), baseline.per_block(baseline.transaction_cycles)
-        ),
-        block_cycles_p99=cycles,
-        block_cycles_ratio=_ratio(cycles, usual_cycles),
-        cpu_ratio=_ratio(_tail(attacked.cpu_s), _tail(baseline.cpu_s)),
-        cpu_full_ratio=_ratio(_tail(attacked.cpu_s), attacked.full_block_s),
-        cpu_per_cycle_ratio=_ratio(_cpu_per_cycle(attacked), _cpu_per_cycle(baseline)),
-        state_bytes_added=grown,
-        memory_bytes_added=held,
-        attackers_timers=attacked.attackers_timers,
-        block_rate_ratio=_ratio(attacked.blocks_per_second, baseline.blocks_per_second),
-        delay_blocks=delay,
-        spend=attacked.spend,
-        spend_per_block_of_delay=_spend_per(attacked.spend, delay),
-        spend_per_fire_displaced=per_fire,
-        spend_ratio=_ratio(per_fire, usual_fee),
-        state_bytes_per_coin=_added_per_coin(grown, attacked.spend),
-        memory_bytes_per_coin=_added_per_coin(held, attacked.spend),
-        recovery_blocks=recovery,
-        recovered=recovered,
-        acted=bool(attacked.attackers_transactions or attacked.attackers_fires),
+    return Effect(
+        {name: measure(attacked, baseline) for name, measure in MEASURES.items()},
+        recovery_blocks(attacked, baseline)[1],
+        bool(attacked.attackers_transactions or attacked.attackers_fires or attacked.attackers_sent),
     )
 
 
@@ -412,6 +325,61 @@ def _effects(receipts: BlockReceipts) -> Iterator[Effects]:
         yield message.effects
 
 
+# --- the measures of an attack ----------------------------------------------------------------------------------------
+
+Value = Callable[[RunMeasures], float | None]
+"""A figure of one run; ``None`` if it is undefined or was not measured."""
+Measure = Callable[[RunMeasures, RunMeasures], float | None]
+"""A figure of an attacked run and its baseline."""
+
+
+def _of(value: Value) -> Measure:
+    """The attacked run's value alone."""
+    return lambda run, usual: value(run)
+
+
+def _added(value: Value) -> Measure:
+    """The attacked run's value minus the baseline's."""
+
+    def added(run: RunMeasures, usual: RunMeasures) -> float | None:
+        found, before = value(run), value(usual)
+        return None if found is None or before is None else found - before
+
+    return added
+
+
+def _to_usual(value: Value) -> Measure:
+    """The attacked run's value as a ratio to the baseline's."""
+    return lambda run, usual: _ratio(value(run), value(usual))
+
+
+def _per_coin(value: Value) -> Measure:
+    """What an attack added for each unit that it spent; ``None`` if it added or spent nothing."""
+
+    def per_coin(run: RunMeasures, usual: RunMeasures) -> float | None:
+        added = _added(value)(run, usual)
+        return _ratio(added, run.spend) if added is not None and added > 0 else None
+
+    return per_coin
+
+
+def _price_of(effect: Callable[[RunMeasures, RunMeasures], float]) -> Measure:
+    """Spend per unit of an effect; ``None`` without an effect, 0 if the attackers spent nothing."""
+    return lambda run, usual: _ratio(run.spend, effect(run, usual))
+
+
+def _delay_blocks(run: RunMeasures, usual: RunMeasures) -> float:
+    return max(0.0, run.timers * (run.mean_lateness - usual.mean_lateness))
+
+
+def _displaced_fires(run: RunMeasures, usual: RunMeasures) -> float:
+    return max(0.0, (usual.per_block(usual.fires) - run.per_block(run.fires)) * run.blocks)
+
+
+def _spend_ratio(run: RunMeasures, usual: RunMeasures) -> float | None:
+    return _ratio(_price_of(_displaced_fires)(run, usual), usual.fee_per_fire)
+
+
 def _tail(values: Sequence[float]) -> float | None:
     return quantile(values, TAIL) if values else None
 
@@ -425,14 +393,36 @@ def _ratio(value: float | None, usual: float | None) -> float | None:
     return None if value is None or not usual else value / usual
 
 
-def _added_per_coin(added: float | None, spend: float) -> float | None:
-    return _ratio(added, spend) if added is not None and added > 0 else None
-
-
-def _difference(value: float | None, usual: float | None) -> float | None:
-    return None if value is None or usual is None else value - usual
-
-
-def _spend_per(spend: int, effect: float) -> float | None:
-    """Spend per unit of effect; ``None`` without an effect, 0 if the attackers spent nothing."""
-    return spend / effect if effect else None
+MEASURES: Final[Mapping[str, Measure]] = {
+    "lateness_p50": _of(lambda run: run.lateness_at(0.5)),
+    "lateness_p99": _of(lambda run: run.lateness_at(TAIL)),
+    "lateness_max": _of(lambda run: run.lateness_at(1.0)),
+    "lateness_p99_added": _added(lambda run: run.lateness_at(TAIL)),
+    "waiting": _of(lambda run: run.waiting),
+    "destroyed": _of(lambda run: run.destroyed),
+    "destroyed_added": _added(lambda run: run.destroyed),
+    "honest_fires_per_block": _of(lambda run: run.per_block(run.fires)),
+    "honest_fires_ratio": _to_usual(lambda run: run.per_block(run.fires)),
+    "displaced_fires": _displaced_fires,
+    "user_transactions_ratio": _to_usual(lambda run: run.per_block(run.transactions)),
+    "user_cycles_ratio": _to_usual(lambda run: run.per_block(run.transaction_cycles)),
+    "block_cycles_p99": _of(lambda run: _tail(run.block_cycles)),
+    "block_cycles_ratio": _to_usual(lambda run: _tail(run.block_cycles)),
+    "cpu_ratio": _to_usual(lambda run: _tail(run.cpu_s)),
+    "cpu_full_ratio": _of(lambda run: _ratio(_tail(run.cpu_s), run.full_block_s)),
+    "cpu_per_cycle_ratio": _to_usual(_cpu_per_cycle),
+    "block_rate_ratio": _to_usual(lambda run: run.blocks_per_second),
+    "state_bytes_added": _added(lambda run: run.state_bytes),
+    "memory_bytes_added": _added(lambda run: run.memory_bytes),
+    "pool_transactions_added": _added(lambda run: run.pool_transactions),
+    "attackers_timers": _of(lambda run: run.attackers_timers),
+    "delay_blocks": _delay_blocks,
+    "spend": _of(lambda run: run.spend),
+    "spend_per_block_of_delay": _price_of(_delay_blocks),
+    "spend_per_fire_displaced": _price_of(_displaced_fires),
+    "spend_ratio": _spend_ratio,
+    "state_bytes_per_coin": _per_coin(lambda run: run.state_bytes),
+    "memory_bytes_per_coin": _per_coin(lambda run: run.memory_bytes),
+    "recovery_blocks": lambda run, usual: recovery_blocks(run, usual)[0],
+}
+"""The measures of an attack. :data:`~cluster.scenario.sections.dos.METRICS` defines each in words."""

@@ -10,92 +10,96 @@ variant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 from typing import Any, Final
 
-import numpy as np
-
-from cluster.commands.compare.statistics import CONFIDENCE, mean_interval
+from cluster.commands.compare.statistics import CONFIDENCE
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
 from cluster.scenario.sections.dos import GRADES, MEASURED, METRICS, DosSection, Grade, grade
 from kits.market.dos.case_runs import CaseResult
 from kits.market.dos.cases import BASELINE, Case, Plan
-from kits.market.dos.measures import AttackMeasures, measure_attack
+from kits.market.dos.measures import Effect, measure_attack
+from kits.market.estimates import Estimate, by_bootstrap
 
-RESAMPLING_SEED: Final = 1
 REFERENCE: Final = "cip1"
 SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "spend_ratio")
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A metric's values over seeds, with their mean and its confidence interval."""
-
-    values: tuple[float | None, ...]
-    """The metric's value for each seed, in the order of the seeds; ``None`` where it has none."""
-    mean: float | None
-    interval: tuple[float, float] | None
-    """Confidence interval of the mean; ``None`` if there are fewer than two values."""
-
-    @staticmethod
-    def of(values: Sequence[float | None]) -> Estimate:
-        known = [value for value in values if value is not None]
-        if not known:
-            return Estimate(tuple(values), None, None)
-        if len(known) == 1:
-            return Estimate(tuple(values), known[0], None)
-        if len(set(known)) == 1:
-            return Estimate(tuple(values), known[0], (known[0], known[0]))
-        interval = mean_interval(known, np.random.default_rng(RESAMPLING_SEED))
-        return Estimate(tuple(values), fmean(known), interval)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Score:
     """The score of one attack on one variant: its metrics, grades and outcome."""
 
     attack: str
-    seeds: tuple[int, ...]
-    """Seeds whose attacked run and baseline both have measures."""
-    metrics: dict[str, Estimate]
-    recovered: bool
-    """Whether the chain recovered with every seed."""
-    acted: bool
-    """Whether attackers sent something with every seed."""
-    grades: dict[str, Grade]
-    """Grades keyed by metric, for each graded metric with a value."""
-    problems: tuple[str, ...]
+    effects: dict[int, Effect]
+    """Effects keyed by seed, of the seeds whose attacked run and baseline both have measures."""
+    dos: DosSection
+    problems: tuple[str, ...] = ()
     """Checks that failed and runs that crashed, with their seeds."""
-    outcome: Outcome
-    """Fail if a check failed, or the grade is too low; inconclusive if a run crashed, or the attack had no visible
-    activity."""
+    crashed: bool = False
+    """Whether a run crashed."""
+    fails: bool = False
+    """Whether a check failed."""
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the chain recovered with every seed."""
+        return all(effect.recovered for effect in self.effects.values())
+
+    @property
+    def acted(self) -> bool:
+        """Whether attackers sent something with every seed."""
+        return bool(self.effects) and all(effect.acted for effect in self.effects.values())
+
+    @cached_property
+    def metrics(self) -> dict[str, Estimate]:
+        """The means over the seeds that have a value, keyed by metric; metrics without a value are left out."""
+        found = {name: [effect.metrics[name] for effect in self.effects.values()] for name in METRICS}
+        known = {name: [value for value in values if value is not None] for name, values in found.items()}
+        return {name: by_bootstrap(values) for name, values in known.items() if values}
+
+    @cached_property
+    def grades(self) -> dict[str, Grade]:
+        """The grade of each graded metric with a value. Recovery has the worst grade if a seed did not recover."""
+        bounds, metrics = self.dos.bounds, self.metrics
+        found = {name: grade(metrics[name].mean, bounds[name]) for name in bounds if name in metrics}
+        if "recovery_blocks" in found and not self.recovered:
+            found["recovery_blocks"] = GRADES[-1]
+        return found
 
     @property
     def grade(self) -> Grade | None:
         """The worst of the attack's grades; ``None`` if it has none."""
         return max(self.grades.values(), key=GRADES.index, default=None)
 
-    def by_seed(self, name: str) -> dict[int, float]:
-        """A metric's values, keyed by seed; seeds without a value are left out."""
-        values = zip(self.seeds, self.metrics[name].values, strict=True)
-        return {seed: value for seed, value in values if value is not None}
+    @property
+    def is_too_low(self) -> bool:
+        """Whether the attack did something, and its grade is below the one that it must reach."""
+        grade = self.grade
+        return self.acted and grade is not None and GRADES.index(grade) > GRADES.index(self.dos.at_least)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Fail if a check failed, or the grade is too low; inconclusive if a run crashed, or the attack had no visible
+        activity."""
+        if self.fails or self.is_too_low:
+            return Outcome.FAIL
+        return Outcome.PASS if self.acted and self.grades and not self.crashed else Outcome.INCONCLUSIVE
 
     @property
     def is_free(self) -> bool:
         """Whether the attackers spent nothing."""
-        spend = self.metrics["spend"].mean
-        return spend is not None and spend <= 0
+        return "spend" in self.metrics and self.metrics["spend"].mean <= 0
 
     def page(self) -> dict[str, Any]:
         """The score as JSON: the means keyed by metric, then the other fields."""
+        found = {name: self.metrics.get(name) for name in METRICS}
         return {
-            **{name: estimate.mean for name, estimate in self.metrics.items()},
-            "seeds": list(self.seeds),
+            **{name: each and each.mean for name, each in found.items()},
+            "seeds": list(self.effects),
             "grade": self.grade,
             "grades": dict(self.grades),
             "outcome": self.outcome.value,
@@ -103,8 +107,8 @@ class Score:
             "acted": self.acted,
             "recovered": self.recovered,
             "problems": list(self.problems),
-            "intervals": {name: _listed(estimate.interval) for name, estimate in self.metrics.items()},
-            "values": {name: list(estimate.values) for name, estimate in self.metrics.items()},
+            "intervals": {name: each and each.interval and list(each.interval) for name, each in found.items()},
+            "values": {name: [effect.metrics[name] for effect in self.effects.values()] for name in METRICS},
         }
 
 
@@ -219,71 +223,45 @@ def make_scorecard(
         _problems(baseline.items()),
         interrupted,
         crashed=any(result.crashed for result in results.values()),
-        baseline_fails=any(result.problem and not result.crashed for result in baseline.values()),
+        baseline_fails=any(result.fails for result in baseline.values()),
     )
 
 
 def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], variant: str, attack: str) -> Score | None:
     cases = [Case(variant, attack, seed) for seed in plan.seeds if Case(variant, attack, seed) in results]
-    rows: list[dict[str, Any]] = []
+    effects: dict[int, Effect] = {}
     for case in cases:
-        result, baseline = results[case], results.get(case._replace(attack=BASELINE))
-        if result.measures is not None and baseline is not None and baseline.measures is not None:
-            rows.append(
-                _row(measure_attack(result.measures, baseline.measures), result, baseline) | {"seed": case.seed}
-            )
-    if not rows and not any(results[case].problem for case in cases):
+        measures, baseline = results[case].measures, results.get(case._replace(attack=BASELINE))
+        if measures is not None and baseline is not None and baseline.measures is not None:
+            effects[case.seed] = measure_attack(measures, baseline.measures)
+    ran = [results[case] for case in cases]
+    problems = _problems(zip(cases, ran, strict=True))
+    if not effects and not problems:
         return None
-    metrics = {name: Estimate.of([row[name] for row in rows]) for name in METRICS}
-    problems = _problems((case, results[case]) for case in cases)
-    recovered = all(row["recovered"] for row in rows)
-    acted = bool(rows) and all(row["acted"] for row in rows)
-    grades = _grades(dos, metrics, recovered)
-    seeds = tuple(row["seed"] for row in rows)
-    outcome = _outcome(dos, grades, [results[case] for case in cases], acted)
-    return Score(attack, seeds, metrics, recovered, acted, grades, problems, outcome)
-
-
-def _row(measured: AttackMeasures, result: CaseResult, baseline: CaseResult) -> dict[str, Any]:
-    """The metrics of one seed, keyed by name."""
-    row = asdict(measured)
-    row["pool_transactions_added"] = result.pool_transactions - baseline.pool_transactions
-    row["acted"] = measured.acted or result.attackers_sent > 0
-    return row
-
-
-def _grades(dos: DosSection, metrics: Mapping[str, Estimate], recovered: bool) -> dict[str, Grade]:
-    """The grade of each graded metric with a value. Recovery has the worst grade if a seed did not recover."""
-    found: dict[str, Grade] = {}
-    for name, bounds in dos.bounds.items():
-        mean = metrics[name].mean
-        if mean is not None:
-            found[name] = GRADES[-1] if name == "recovery_blocks" and not recovered else grade(mean, bounds)
-    return found
+    crashed, fails = any(each.crashed for each in ran), any(each.fails for each in ran)
+    return Score(attack, effects, dos, problems, crashed, fails)
 
 
 def _against(score: Score, usual: Score, dos: DosSection) -> Against:
     """Compare an attack's score with the reference's, in each graded metric that is not measured on a machine."""
     better: list[str] = []
     worse: list[str] = []
+    pairs = [
+        (effect.metrics, usual.effects[seed].metrics) for seed, effect in score.effects.items() if seed in usual.effects
+    ]
     for name, bounds in dos.bounds.items():
         if name in MEASURED:
             continue
-        mine, theirs = score.by_seed(name), usual.by_seed(name)
-        changes = [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
-        ends = Estimate.of(changes).interval or tuple(changes)
-        if ends and (min(ends) > 0 or max(ends) < 0):
-            is_worse = (min(ends) > 0) is (bounds[0] < bounds[-1])
+        known = [(mine[name], theirs[name]) for mine, theirs in pairs]
+        changes = [mine - theirs for mine, theirs in known if mine is not None and theirs is not None]
+        if not changes:
+            continue
+        change = by_bootstrap(changes)
+        low, high = change.interval or (change.mean, change.mean)
+        if low > 0 or high < 0:
+            is_worse = (low > 0) is (bounds[0] < bounds[-1])
             (worse if is_worse else better).append(name)
     return Against(tuple(better), tuple(worse))
-
-
-def _outcome(dos: DosSection, grades: Mapping[str, Grade], results: Sequence[CaseResult], acted: bool) -> Outcome:
-    is_too_low = any(GRADES.index(each) > GRADES.index(dos.at_least) for each in grades.values())
-    has_crashed = any(result.crashed for result in results)
-    if any(result.problem and not result.crashed for result in results) or (acted and is_too_low):
-        return Outcome.FAIL
-    return Outcome.PASS if acted and grades and not has_crashed else Outcome.INCONCLUSIVE
 
 
 def _problems(results: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
@@ -292,7 +270,3 @@ def _problems(results: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
         for case, result in results
         if result.problem
     )
-
-
-def _listed(interval: tuple[float, float] | None) -> list[float] | None:
-    return None if interval is None else list(interval)

@@ -9,7 +9,8 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.svg import number
 from cluster.scenario.sections.dos import GRADES, Grade
-from kits.market.dos.scorecard import SPEND_RATIOS, Estimate, Score, Scorecard
+from kits.market.dos.scorecard import SPEND_RATIOS, Score, Scorecard
+from kits.market.estimates import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +66,7 @@ def print_scorecard(console: Console, card: Scorecard) -> None:
 def summary(card: Scorecard) -> str:
     """The outcome of a scorecard and its reason, in one line."""
     all_scores = [(variant, score) for variant, scores in card.scores.items() for score in scores]
-    low = [f"{score.attack} on {variant} {score.grade}" for variant, score in all_scores if _is_too_low(card, score)]
+    low = [f"{score.attack} on {variant} {score.grade}" for variant, score in all_scores if score.is_too_low]
     idle = [f"{score.attack} on {variant}" for variant, score in all_scores if not score.acted]
     parts = [f"{len(low)} of {len(all_scores)} below {card.dos.at_least}: {first_few(low, NAMED)}"] if low else []
     parts += [f"did nothing: {first_few(idle, NAMED)}"] if idle else []
@@ -78,15 +79,15 @@ def ordered(scores: tuple[Score, ...]) -> list[Score]:
 
     def place(score: Score) -> tuple[int, float]:
         rank = -1 if score.grade is None else GRADES.index(score.grade)
-        return -rank, -(score.metrics["lateness_p99"].mean or 0.0)
+        return -rank, -(score.metrics["lateness_p99"].mean if "lateness_p99" in score.metrics else 0.0)
 
     return sorted(scores, key=place)
 
 
 def cell(score: Score, name: str) -> str:
     """A metric of an attack as text, with its confidence interval unless the interval is a single point."""
-    estimate = score.metrics[name]
-    if estimate.mean is None:
+    estimate = score.metrics.get(name)
+    if estimate is None:
         return NOTHING
     if name in SPEND_RATIOS and score.is_free:
         return FREE
@@ -96,16 +97,10 @@ def cell(score: Score, name: str) -> str:
 
 def with_interval(estimate: Estimate) -> str:
     """An estimate as text: ``mean (low–high)``, or only the mean if all seeds agree or there is one seed."""
-    if estimate.mean is None:
-        return NOTHING
     if estimate.interval is None:
         return number(estimate.mean)
     mean, low, high = (number(value) for value in (estimate.mean, *estimate.interval))
     return mean if low == high else f"{mean} ({low}–{high})"
-
-
-def _is_too_low(card: Scorecard, score: Score) -> bool:
-    return score.acted and score.grade is not None and GRADES.index(score.grade) > GRADES.index(card.dos.at_least)
 
 
 def against(card: Scorecard, variant: str, score: Score) -> str:

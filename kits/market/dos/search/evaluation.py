@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cluster.scenario import Scenario
 from kits.market.dos.measures import (
-    AttackMeasures,
+    Effect,
     ExecutedBlock,
     RunMeasures,
     Window,
@@ -22,10 +22,10 @@ from kits.market.dos.search.trial_chain import TrialChain
 
 
 class Found(NamedTuple):
-    """The effect of an attack: its fitness, and the measures that it is computed from."""
+    """The effect of an attack: its fitness, and the effect that it is computed from."""
 
     fitness: Fitness
-    measures: AttackMeasures
+    effect: Effect
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Problem:
 
     def compare(self, attacked: RunMeasures, baseline: RunMeasures) -> Found:
         """The effect of the attack, from an attacked run and its baseline."""
-        measures = measure_attack(attacked, baseline)
-        return Found(self.objective.fitness(measures, attacked, baseline), measures)
+        effect = measure_attack(attacked, baseline)
+        return Found(self.objective.fitness(effect, attacked, baseline), effect)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for pickling, without cached values."""

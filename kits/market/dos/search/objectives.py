@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from kits.market.dos.measures import AttackMeasures, RunMeasures
+from kits.market.dos.measures import Effect, RunMeasures
 
 MIN_DELAY: Final = 0.5
 """Minimum average delay of honest timers, in blocks. Below it, attacks are compared by delay, not by price of delay."""
@@ -41,22 +41,20 @@ class Objective:
     name: str
     figure_name: str
     unit: str
-    is_worse_above: bool
-    """Whether greater figures are worse for the chain."""
-    figure: Callable[[AttackMeasures], float | None]
-    _harm: Callable[[AttackMeasures], float]
-    _fitness: Callable[[AttackMeasures, RunMeasures, RunMeasures], Fitness]
+    figure: Callable[[Effect], float | None]
+    _harm: Callable[[Effect], float]
+    _fitness: Callable[[Effect, RunMeasures, RunMeasures], Fitness]
 
-    def fitness(self, measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+    def fitness(self, effect: Effect, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
         """The fitness of an attack from its two runs and their comparison; :data:`NOTHING` if it did nothing."""
-        return self._fitness(measures, attacked, baseline) if measures.acted else NOTHING
+        return self._fitness(effect, attacked, baseline) if effect.acted else NOTHING
 
-    def harm(self, fitness: Fitness, measures: AttackMeasures) -> float:
+    def harm(self, fitness: Fitness, effect: Effect) -> float:
         """The harm of an attack, in units of the objective; 0 if it did nothing.
 
         If the objective is a price, the harm is the delay per unit spent.
         """
-        return self._harm(measures) if fitness.reached > 0 else 0.0
+        return self._harm(effect) if fitness.reached > 0 else 0.0
 
     def keeps(self, fitness: Fitness, best: Fitness, share: float) -> bool:
         """Whether an attack with this fitness reaches at least ``share`` of the figure of the ``best`` attack."""
@@ -67,53 +65,40 @@ class Objective:
         return fitness.figure >= least
 
 
-def _lateness(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    return Fitness(1.0, measures.lateness_p99 or 0.0, measures.delay_blocks)
+def _metric(name: str) -> Callable[[Effect], float | None]:
+    return lambda effect: effect.metrics[name]
 
 
-def _lateness_added(measures: AttackMeasures) -> float:
-    return measures.lateness_p99_added or 0.0
+def _value(effect: Effect, name: str) -> float:
+    return effect.metrics[name] or 0.0
 
 
-def _delay_per_spend(measures: AttackMeasures) -> float:
-    return measures.delay_blocks / measures.spend if measures.spend else inf
+def _delay_per_spend(effect: Effect) -> float:
+    spend = _value(effect, "spend")
+    return _value(effect, "delay_blocks") / spend if spend else inf
 
 
-def _cycles_added(measures: AttackMeasures) -> float:
-    return (measures.block_cycles_ratio or 1.0) - 1.0
-
-
-def _spend_ratio(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+def _spend_ratio(effect: Effect, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
     """Fitness by the price of delay if the delay is at least :data:`MIN_DELAY` per honest timer, else by the delay."""
-    delay, price = measures.delay_blocks, measures.spend_per_block_of_delay
+    delay, price = _value(effect, "delay_blocks"), effect.metrics["spend_per_block_of_delay"]
     if price is None or delay < MIN_DELAY * max(1, baseline.timers):
         return Fitness(0.0, delay, 0.0)
     return Fitness(1.0, -price, delay)
 
 
-def _block_time(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    return Fitness(1.0, measures.block_cycles_ratio or 0.0, -measures.spend)
-
-
-def _starvation(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+def _starvation(effect: Effect, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
     """Fitness by the share of missing fires. If it is equal, delay and the rise of fees per fire decide.
 
     Fees count because users who pay more for fires have less left for later ones.
     """
-    usual = fee_per_fire(baseline)
-    dearer = fee_per_fire(attacked) / usual - 1.0 if usual else 0.0
-    return Fitness(1.0, _starved(measures), measures.delay_blocks / max(1, baseline.timers) + dearer)
+    usual = baseline.fee_per_fire
+    dearer = attacked.fee_per_fire / usual - 1.0 if usual else 0.0
+    return Fitness(1.0, _starved(effect), _value(effect, "delay_blocks") / max(1, baseline.timers) + dearer)
 
 
-def fee_per_fire(run: RunMeasures) -> float:
-    """The mean fee of an honest fire; 0 if there was none."""
-    fires = run.fires + run.failed_fires
-    return run.fees_of_fires / fires if fires else 0.0
-
-
-def _starved(measures: AttackMeasures) -> float:
+def _starved(effect: Effect) -> float:
     """The share of the baseline's honest fires that are missing."""
-    ratio = measures.honest_fires_ratio
+    ratio = effect.metrics["honest_fires_ratio"]
     return 0.0 if ratio is None else max(0.0, 1.0 - ratio)
 
 
@@ -121,14 +106,18 @@ OBJECTIVES: Final = {
     objective.name: objective
     for objective in (
         Objective(
-            "lateness", "lateness p99", "blocks", True, lambda found: found.lateness_p99, _lateness_added, _lateness
+            "lateness",
+            "lateness p99",
+            "blocks",
+            _metric("lateness_p99"),
+            lambda effect: _value(effect, "lateness_p99_added"),
+            lambda effect, *_: Fitness(1.0, _value(effect, "lateness_p99"), _value(effect, "delay_blocks")),
         ),
         Objective(
             "spend_ratio",
             "spend per honest block of delay",
             "",
-            False,
-            lambda found: found.spend_per_block_of_delay,
+            _metric("spend_per_block_of_delay"),
             _delay_per_spend,
             _spend_ratio,
         ),
@@ -136,11 +125,10 @@ OBJECTIVES: Final = {
             "block_time",
             "cycles of a block p99",
             "× baseline",
-            True,
-            lambda found: found.block_cycles_ratio,
-            _cycles_added,
-            _block_time,
+            _metric("block_cycles_ratio"),
+            lambda effect: (effect.metrics["block_cycles_ratio"] or 1.0) - 1.0,
+            lambda effect, *_: Fitness(1.0, _value(effect, "block_cycles_ratio"), -(effect.metrics["spend"] or 0)),
         ),
-        Objective("starvation", "share of honest fires missing", "", True, _starved, _starved, _starvation),
+        Objective("starvation", "share of honest fires missing", "", _starved, _starved, _starvation),
     )
 }

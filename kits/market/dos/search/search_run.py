@@ -118,7 +118,7 @@ def confirm_best(
     for each in confirm(problem, lines, processes, interrupts):
         found.append(each)
         tried, *simulated = [
-            figure_text(objective, objective.figure(at.measures)) for at in (each.tried, *each.simulated)
+            figure_text(objective, objective.figure(at.effect)) for at in (each.tried, *each.simulated)
         ]
         answer = "confirmed" if each.is_confirmed else f"not confirmed, below {CONFIRMED_SHARE:.0%} of its harm"
         print_line(
@@ -163,11 +163,11 @@ def summary(problem: Problem, searched: Searched, found: list[Confirmed]) -> dic
         "found": [
             {
                 "attack": each.attack,
-                "trial": objective.figure(each.tried.measures),
-                "simulator": [objective.figure(run.measures) for run in each.simulated],
+                "trial": objective.figure(each.tried.effect),
+                "simulator": [objective.figure(run.effect) for run in each.simulated],
                 "seeds": list(confirm_seeds(problem)),
                 "confirmed": each.is_confirmed,
-                "spend": each.worst.measures.spend,
+                "spend": each.worst.effect.metrics["spend"],
             }
             for each in found
         ],
@@ -197,11 +197,11 @@ def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
     objective = problem.objective
     places = [f"In the simulator with seed {seed}" for seed in confirm_seeds(problem)]
     for where, each in zip(["On the trial chain", *places], [found.tried, *found.simulated], strict=True):
-        measures = each.measures
+        did = each.effect.metrics
         yield (
-            f"{where}: {objective.figure_name} {figure_text(objective, objective.figure(measures))}; spend"
-            f" {measures.spend:.{COIN_DIGITS}g}, honest timers delayed by {measures.delay_blocks:,.0f} blocks together,"
-            f" honest fires {measures.honest_fires_ratio or 0:.0%} of the usual."
+            f"{where}: {objective.figure_name} {figure_text(objective, objective.figure(each.effect))}; spend"
+            f" {did['spend']:.{COIN_DIGITS}g}, honest timers delayed by {did['delay_blocks']:,.0f} blocks together,"
+            f" honest fires {did['honest_fires_ratio'] or 0:.0%} of the usual."
         )
 
 

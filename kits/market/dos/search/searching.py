@@ -85,7 +85,9 @@ def evaluated(problem: Problem, candidate: Candidate) -> Line:
     except Exception as error:  # noqa: BLE001 (a crash is a finding)
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return Line(number, NOTHING, None, 0.0, attack, text)
-    return Line(number, found.fitness, problem.objective.figure(found.measures), found.measures.spend, attack)
+    return Line(
+        number, found.fitness, problem.objective.figure(found.effect), found.effect.metrics["spend"] or 0, attack
+    )
 
 
 def _died(candidate: Candidate, reason: str) -> Line:

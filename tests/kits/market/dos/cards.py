@@ -32,7 +32,7 @@ def measures(late: int = 0, fires: int = 60, spend: int = 1_000, **fields: Any) 
 
 
 def attacked(late: int = 0, **fields: Any) -> CaseResult:
-    return CaseResult(measures(late, **fields), attackers_sent=5)
+    return CaseResult(measures(late, attackers_sent=5, **fields))
 
 
 def card(

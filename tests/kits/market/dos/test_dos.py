@@ -210,7 +210,7 @@ def test_a_grade_is_by_bounds_that_rise_or_fall() -> None:
 
 def test_every_metric_of_the_scorecard_can_be_graded_and_no_other() -> None:
     found = card(attacked()).scores["cip1"][0].metrics
-    assert set(found) == set(METRICS)
+    assert set(found) < set(METRICS)
     assert set(DEFAULT_BOUNDS) < set(METRICS)
 
 
@@ -320,9 +320,9 @@ def test_one_seed_gives_no_interval() -> None:
 
 
 def test_an_attack_that_did_not_recover_has_the_worst_grade_and_says_so() -> None:
-    stuck = measures(late=1)
+    stuck = measures(late=1, attackers_sent=1)
     stuck.backlog = [0, 0, 0, *[5] * 9]
-    (score,) = card(CaseResult(stuck, attackers_sent=1)).scores["cip1"]
+    (score,) = card(CaseResult(stuck)).scores["cip1"]
     assert (score.recovered, score.grades["recovery_blocks"], cell(score, "recovery_blocks")) == (False, "F", ">3")
 
 
@@ -346,7 +346,10 @@ def test_an_attack_that_did_nothing_proves_nothing() -> None:
 
 
 def test_a_failed_check_fails_whatever_the_grade_and_a_crash_is_no_verdict() -> None:
-    failed, crashed = CaseResult(measures(), 1, problem="roots fail"), CaseResult(None, problem="crashed: KeyError")
+    failed, crashed = (
+        CaseResult(measures(attackers_sent=1), "roots fail"),
+        CaseResult(None, problem="crashed: KeyError"),
+    )
     for result, code in ((failed, ExitCode.FAIL), (crashed, ExitCode.CRASH)):
         found = card(attacked(), result)
         assert found.exit_code is code
@@ -421,7 +424,8 @@ def test_the_worst_attack_stands_first() -> None:
     (score,) = card(attacked(late=2)).scores["cip1"]
     (worse,) = card(attacked(late=30)).scores["cip1"]
     (bad,) = card(attacked(late=25)).scores["cip1"]
-    assert ordered((score, bad, worse, replace(score, grades={}))) == [worse, bad, score, replace(score, grades={})]
+    none = replace(score, effects={})
+    assert ordered((score, bad, worse, none)) == [worse, bad, score, none]
 
 
 @pytest.fixture(autouse=True)

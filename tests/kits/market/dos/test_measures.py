@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cluster.scenario import Scenario
+from cluster.scenario.sections.dos import METRICS
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.measures import (
-    AttackMeasures,
+    MEASURES,
     ExecutedBlock,
     RunMeasures,
     Window,
@@ -93,6 +95,15 @@ def measured(*contents: dict[str, Any]) -> RunMeasures:
 
 def run(**fields: Any) -> RunMeasures:
     return RunMeasures(WINDOW, **{"blocks": 4, **fields})
+
+
+def compared(attacked: RunMeasures, baseline: RunMeasures) -> SimpleNamespace:
+    """The metrics of an attack, as attributes."""
+    return SimpleNamespace(**measure_attack(attacked, baseline).metrics)
+
+
+def test_each_metric_has_a_definition_and_a_function() -> None:
+    assert list(MEASURES) == list(METRICS)
 
 
 # --- the window -----------------------------------------------------------------------------------------------------
@@ -201,14 +212,14 @@ def test_a_blocks_cycles_are_those_of_all_phases() -> None:
 
 
 def test_displaced_fires_are_those_that_the_baseline_had_per_block() -> None:
-    found = measure_attack(run(fires=28, blocks=4), run(fires=40, blocks=4))
+    found = compared(run(fires=28, blocks=4), run(fires=40, blocks=4))
     assert (found.honest_fires_ratio, found.displaced_fires) == (0.7, 12.0)
-    assert measure_attack(run(fires=50), run(fires=40)).displaced_fires == 0
-    assert measure_attack(run(fires=1), run()).honest_fires_ratio is None, "the baseline has none"
+    assert compared(run(fires=50), run(fires=40)).displaced_fires == 0
+    assert compared(run(fires=1), run()).honest_fires_ratio is None, "the baseline has none"
 
 
 def test_transactions_are_held_against_the_baselines_per_block() -> None:
-    found = measure_attack(
+    found = compared(
         run(transactions=5, transaction_cycles=9_000, blocks=2), run(transactions=40, transaction_cycles=36_000)
     )
     assert (found.user_transactions_ratio, found.user_cycles_ratio) == (0.25, 0.5)
@@ -219,29 +230,29 @@ def test_the_block_rate_is_that_of_the_windows_blocks_as_far_as_they_were_seen()
     assert block_rate(final_ms, WINDOW) == 2
     assert block_rate({3: 1_000.0}, WINDOW) is None
     assert block_rate({3: 1_000.0, 4: 1_000.0}, WINDOW) is None, "both were seen in one look"
-    found = measure_attack(run(blocks_per_second=1.5), run(blocks_per_second=2.0))
+    found = compared(run(blocks_per_second=1.5), run(blocks_per_second=2.0))
     assert found.block_rate_ratio == 0.75
-    assert measure_attack(run(), run(blocks_per_second=2.0)).block_rate_ratio is None
+    assert compared(run(), run(blocks_per_second=2.0)).block_rate_ratio is None
 
 
 def test_processor_time_is_compared_as_measured_and_per_cycle() -> None:
     slow: list[dict[str, Any]] = [{}, {}, {"cpu_s": 0.5, "fires": (fire("a", 1),)}, {"cpu_s": 0.1}]
     usual: list[dict[str, Any]] = [{}, {}, {"cpu_s": 0.1, "fires": (fire("a", 1),)}, {"cpu_s": 0.1}]
-    found = measure_attack(measured(*slow), measured(*usual))
+    found = compared(measured(*slow), measured(*usual))
     assert found.cpu_ratio == 5
     assert found.cpu_per_cycle_ratio == pytest.approx(3)
-    assert measure_attack(run(), measured(*usual)).cpu_ratio is None, "not measured"
+    assert compared(run(), measured(*usual)).cpu_ratio is None, "not measured"
 
 
 def test_processor_time_is_compared_with_a_full_honest_block() -> None:
     attacked = run(cpu_s=[0.1, 0.6], full_block_s=0.4)
-    assert measure_attack(attacked, run(cpu_s=[0.1])).cpu_full_ratio == pytest.approx(1.5)
-    assert measure_attack(run(cpu_s=[0.6]), run(full_block_s=0.4)).cpu_full_ratio is None, "not measured beside it"
-    assert measure_attack(run(cpu_s=[0.6], full_block_s=0.0), run()).cpu_full_ratio is None, "there is none"
+    assert compared(attacked, run(cpu_s=[0.1])).cpu_full_ratio == pytest.approx(1.5)
+    assert compared(run(cpu_s=[0.6]), run(full_block_s=0.4)).cpu_full_ratio is None, "not measured beside it"
+    assert compared(run(cpu_s=[0.6], full_block_s=0.0), run()).cpu_full_ratio is None, "there is none"
 
 
 def test_lost_timers_are_those_that_the_baseline_did_not_lose() -> None:
-    found = measure_attack(run(destroyed=5), run(destroyed=2))
+    found = compared(run(destroyed=5), run(destroyed=2))
     assert (found.destroyed, found.destroyed_added) == (5, 3)
 
 
@@ -254,10 +265,10 @@ def test_state_and_memory_are_those_after_the_windows_last_block() -> None:
 @pytest.mark.parametrize("what", ["state", "memory"])
 def test_what_was_added_is_that_beyond_the_baseline(what: str) -> None:
     field, added, per_coin = f"{what}_bytes", f"{what}_bytes_added", f"{what}_bytes_per_coin"
-    found = measure_attack(run(**{field: 600}, spend=50), run(**{field: 100}))
+    found = compared(run(**{field: 600}, spend=50), run(**{field: 100}))
     assert (getattr(found, added), getattr(found, per_coin)) == (500, 10)
     for attacked in (run(**{field: 100}, spend=50), run(**{field: 600}), run(spend=50)):
-        assert getattr(measure_attack(attacked, run(**{field: 100})), per_coin) is None
+        assert getattr(compared(attacked, run(**{field: 100})), per_coin) is None
 
 
 # --- spend ----------------------------------------------------------------------------------------------------------
@@ -292,7 +303,7 @@ def test_what_an_attacker_deploys_is_the_attackers() -> None:
 def test_spend_is_divided_by_delay_and_by_displaced_fires() -> None:
     attacked = run(lateness=Counter({0: 2, 5: 4}), fires=20, spend=600)
     baseline = run(lateness=Counter({0: 50, 1: 10}), fires=40, fees_of_fires=400)
-    found = measure_attack(attacked, baseline)
+    found = compared(attacked, baseline)
     assert found.delay_blocks == pytest.approx(20 - 6 * 10 / 60), "as many timers, at the baseline's mean lateness"
     assert found.spend_per_block_of_delay == pytest.approx(600 / 19)
     assert (found.spend_per_fire_displaced, found.spend_ratio) == (30, 3)
@@ -300,11 +311,11 @@ def test_spend_is_divided_by_delay_and_by_displaced_fires() -> None:
 
 def test_a_free_effect_costs_nothing_and_no_effect_has_no_price() -> None:
     late, usual = run(lateness=Counter({4: 1})), run(lateness=Counter({0: 1}), fires=4)
-    free = measure_attack(late, usual)
+    free = compared(late, usual)
     assert (free.spend_per_block_of_delay, free.spend_per_fire_displaced) == (0, 0)
-    harmless = measure_attack(run(lateness=Counter({0: 1}), fires=4, spend=10), usual)
+    harmless = compared(run(lateness=Counter({0: 1}), fires=4, spend=10), usual)
     assert (harmless.spend_per_block_of_delay, harmless.spend_per_fire_displaced) == (None, None)
-    assert measure_attack(run(), run()).lateness_p99 is None, "no timer came due"
+    assert compared(run(), run()).lateness_p99 is None, "no timer came due"
 
 
 # --- recovery -------------------------------------------------------------------------------------------------------
@@ -357,4 +368,4 @@ def test_a_runs_spend_is_what_the_attackers_balances_lost() -> None:
     harmless = measure_run(blocks, LoadPlan(), SEED, Window(2, 10))
     assert harmless.spend == 0
     assert harmless.fires > found.fires > 0
-    assert isinstance(measure_attack(found, harmless), AttackMeasures)
+    assert measure_attack(found, harmless).acted

@@ -24,6 +24,7 @@ from kits.market.dos.search.search_run import FOUND_FILE, without_attackers
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.planted import WEAKNESSES
 from tests.kits.market.dos.search.test_objectives import PLAIN
+from tests.kits.market.dos.search.test_objectives import found as does
 from tests.validator.policies.own_policies import DEADLINES
 
 ATTACK: Attack = [{"timers": 40}]
@@ -32,8 +33,7 @@ LINE = Line(7, Fitness(1.0, 0.6, 0.0), 0.6, 1.0, ATTACK)
 
 def starves(share: float) -> Found:
     """What an attack does that keeps this share of the honest fires from happening."""
-    measures = replace(PLAIN, honest_fires_ratio=1.0 - share)
-    return Found(Fitness(1.0, share, 0.0), measures)
+    return Found(Fitness(1.0, share, 0.0), does(honest_fires_ratio=1.0 - share))
 
 
 class MadeUp(Problem):
@@ -82,8 +82,8 @@ def test_an_attack_without_harm_is_not_confirmed(monkeypatch: pytest.MonkeyPatch
 )
 def test_harm_is_what_an_attack_adds(name: str, fields: dict[str, Any], harm: float) -> None:
     reached = Fitness(1.0, 0.0, 0.0)
-    assert OBJECTIVES[name].harm(reached, replace(PLAIN, **fields)) == harm
-    assert OBJECTIVES[name].harm(NOTHING, replace(PLAIN, **fields)) == 0.0
+    assert OBJECTIVES[name].harm(reached, does(**fields)) == harm
+    assert OBJECTIVES[name].harm(NOTHING, does(**fields)) == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_what_was_found_can_be_run_and_does_the_same(
     again = problem_of(scenario)
     for seed, figure in zip(found["seeds"], found["simulator"], strict=True):
         run = simulated_attack(replace(again, seed=seed), found["attack"])
-        assert again.objective.figure(run.measures) == figure
+        assert again.objective.figure(run.effect) == figure
     assert main(["run", str(tmp_path / "search" / FOUND_FILE), "--backend", "sim", "--out", str(tmp_path / "run")]) == 0
 
 

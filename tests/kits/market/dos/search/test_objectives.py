@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kits.market.dos.measures import AttackMeasures, RunMeasures, Window, measure_attack
+from kits.market.dos.measures import Effect, RunMeasures, Window, measure_attack
 from kits.market.dos.search.commands import OBJECTIVES as NAMES
-from kits.market.dos.search.objectives import NOTHING, OBJECTIVES, Fitness, fee_per_fire
+from kits.market.dos.search.objectives import NOTHING, OBJECTIVES, Fitness
 
 BASELINE = RunMeasures(Window(1, 10))
 BASELINE.lateness[0] = 100
-PLAIN = replace(measure_attack(BASELINE, BASELINE), acted=True)
+PLAIN = measure_attack(BASELINE, BASELINE)._replace(acted=True)
 
 
-def found(**fields: Any) -> AttackMeasures:
-    return replace(PLAIN, **fields)
+def found(**metrics: Any) -> Effect:
+    return PLAIN._replace(metrics=PLAIN.metrics | metrics)
 
 
 def test_the_command_knows_all_objectives() -> None:
@@ -54,7 +53,9 @@ def test_which_attack_is_worse(name: str, worse: dict[str, Any], better: dict[st
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_nothing_is_harmless(name: str) -> None:
     assert (
-        OBJECTIVES[name].fitness(found(acted=False, lateness_p99=9, block_cycles_ratio=9.0), BASELINE, BASELINE)
+        OBJECTIVES[name].fitness(
+            found(lateness_p99=9, block_cycles_ratio=9.0)._replace(acted=False), BASELINE, BASELINE
+        )
         == NOTHING
     )
 
@@ -65,7 +66,7 @@ def test_of_equal_starvation_the_dearer_is_worse() -> None:
     dear.fees_of_fires = 150
     fitness = OBJECTIVES["starvation"].fitness
     assert fitness(PLAIN, dear, cheap) > fitness(PLAIN, cheap, cheap)
-    assert fee_per_fire(dear) == 3.0 and fee_per_fire(RunMeasures(Window(1, 10))) == 0.0
+    assert dear.fee_per_fire == 3.0 and RunMeasures(Window(1, 10)).fee_per_fire == 0.0
 
 
 def test_what_a_smaller_attack_must_keep() -> None:

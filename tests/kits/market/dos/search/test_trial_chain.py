@@ -58,7 +58,7 @@ def test_a_planted_bug_runs_only_if_the_scenario_plants_it(is_planted: bool) -> 
 
 def test_an_attack_that_does_nothing_has_no_fitness() -> None:
     found = small("ground-ties").evaluate([{"above_backlog": 900}])
-    assert found.fitness == NOTHING and not found.measures.acted
+    assert found.fitness == NOTHING and not found.effect.acted
 
 
 def test_a_problem_travels_without_what_it_computed() -> None:
