@@ -342,6 +342,7 @@ def test_an_attack_that_did_nothing_proves_nothing() -> None:
     assert found.scores["cip1"][0].outcome is Outcome.INCONCLUSIVE
     assert found.exit_code is ExitCode.INCONCLUSIVE
     assert "did nothing: same-block on cip1" in summary(found)
+    assert card(CaseResult(measures(late=9))).exit_code is ExitCode.INCONCLUSIVE, "a bad grade is not its doing"
     assert card(attacked()).exit_code is ExitCode.PASS, "what it sent never ran, but it was sent"
 
 
