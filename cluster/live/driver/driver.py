@@ -9,17 +9,16 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from cluster.common.errors import HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.live.driver.audit import Audit
 from cluster.live.driver.clients import Clients
 from cluster.live.driver.hosts import Hosts
-from cluster.live.driver.live_run import LiveRun
+from cluster.live.driver.live_run import LiveRun, joins_of, standings_of, violations_of
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.supervised_host import Host
@@ -28,21 +27,7 @@ from cluster.live.handover.handover import COLLECTED, ENDING
 from cluster.live.handover.left import LeftRun
 from cluster.live.processes.history import Phase
 from cluster.record.run import RunObserver, RunRecord, note_crash
-from cluster.run.events import (
-    Absent,
-    JoinBegun,
-    JoinEnded,
-    Left,
-    Seen,
-    Standing,
-    Standings,
-    StopRequested,
-    Time,
-    Up,
-    Violation,
-)
-from cluster.run.loop import RunLoop
-from cluster.scenario import Scenario
+from cluster.run.events import Absent, Left, StopRequested, Time, Up
 from validator.primitives.user_file import UserFileError
 
 SAMPLE_EVERY_MS: Final = 500.0
@@ -332,43 +317,3 @@ def check_twice(interrupts: Interrupts, record: RunRecord, notice: Callable[[str
         if record.interrupted:
             raise
         note_interruption(record, notice)
-
-
-# --- what the loop is told of its hosts -------------------------------------------------------------------------------
-
-
-def standings_of(hosts: Hosts, loop: RunLoop) -> Standings:
-    """How far the validators are whose hosts are not given up. No height of a byzantine one is awaited."""
-    node, is_end_known, found = loop.scenario.validators.node, loop.end_height is not None, list[Standing]()
-    for host in hosts.all:
-        if host.phase is Phase.DEAD:
-            continue
-        for index in {*host.carried_at(loop.goal), *host.reports.states} if is_end_known else host.validators:
-            state = host.reports.states.get(index)
-            if state is None:
-                found.append(Standing(0, is_up=False))
-            else:
-                is_excused = bool(state.diverged or node(index).byzantine)
-                found.append(Standing(state.height, host.phase is Phase.UP, is_excused=is_excused))
-    return Standings(tuple(found))
-
-
-def joins_of(hosts: Hosts, loop: RunLoop, now_ms: float) -> Iterator[Seen]:
-    """Which validators that join later were started, and which take part."""
-    for index in loop.joining:
-        state = hosts.host_of(index).state(index)
-        if state is not None:
-            yield JoinBegun(now_ms, index)
-            if state.ready:
-                yield JoinEnded(now_ms, index, state.snapshot_height, state.snapshot_chunks)
-
-
-def violations_of(hosts: Hosts, audit: Audit, scenario: Scenario) -> Iterable[Violation]:
-    """The violations that are new, by what the hosts and the audit say."""
-    running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
-    answered_s = min((host.answered_s for host in running), default=0.0)
-    audit.note_hosts({(host.number, host.pid) for host in running}, answered_s)
-    states = [item for host in running for item in host.reports.states.items()]
-    is_byzantine = [bool(scenario.validators.node(index).byzantine) for index in range(scenario.validators.count)]
-    diverged = {index for index, state in states if state.diverged and not is_byzantine[index]}
-    return map(Violation, audit.look(hosts.urls(running), diverged))

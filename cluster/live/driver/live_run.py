@@ -37,9 +37,23 @@ from cluster.live.processes.last_words import LastWords
 from cluster.live.web.addresses import Served
 from cluster.record.run import RunRecord, RunRequest, Step, Timings
 from cluster.record.saved import BESIDES, save
-from cluster.run.events import Begun, End, NewHeight, Order, Seen, StopLoad, TakeFork, Violation
+from cluster.run.events import (
+    Begun,
+    End,
+    JoinBegun,
+    JoinEnded,
+    NewHeight,
+    Order,
+    Seen,
+    Standing,
+    Standings,
+    StopLoad,
+    TakeFork,
+    Violation,
+)
 from cluster.run.feed import Feed, Told
 from cluster.run.loop import RunLoop
+from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
 from loadgen.runplan import MAX_RUN_TIME_S
@@ -308,3 +322,43 @@ class LiveRun:
         scenario = self.loop.scenario
         longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
         return MAX_RUN_TIME_S if self.loop.is_open else int(longest_s)
+
+
+# --- what the loop is told of its hosts -------------------------------------------------------------------------------
+
+
+def standings_of(hosts: Hosts, loop: RunLoop) -> Standings:
+    """How far the validators are whose hosts are not given up. No height of a byzantine one is awaited."""
+    node, is_end_known, found = loop.scenario.validators.node, loop.end_height is not None, list[Standing]()
+    for host in hosts.all:
+        if host.phase is Phase.DEAD:
+            continue
+        for index in {*host.carried_at(loop.goal), *host.reports.states} if is_end_known else host.validators:
+            state = host.reports.states.get(index)
+            if state is None:
+                found.append(Standing(0, is_up=False))
+            else:
+                is_excused = bool(state.diverged or node(index).byzantine)
+                found.append(Standing(state.height, host.phase is Phase.UP, is_excused=is_excused))
+    return Standings(tuple(found))
+
+
+def joins_of(hosts: Hosts, loop: RunLoop, now_ms: float) -> Iterator[Seen]:
+    """Which validators that join later were started, and which take part."""
+    for index in loop.joining:
+        state = hosts.host_of(index).state(index)
+        if state is not None:
+            yield JoinBegun(now_ms, index)
+            if state.ready:
+                yield JoinEnded(now_ms, index, state.snapshot_height, state.snapshot_chunks)
+
+
+def violations_of(hosts: Hosts, audit: Audit, scenario: Scenario) -> Iterable[Violation]:
+    """The violations that are new, by what the hosts and the audit say."""
+    running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
+    answered_s = min((host.answered_s for host in running), default=0.0)
+    audit.note_hosts({(host.number, host.pid) for host in running}, answered_s)
+    states = [item for host in running for item in host.reports.states.items()]
+    is_byzantine = [bool(scenario.validators.node(index).byzantine) for index in range(scenario.validators.count)]
+    diverged = {index for index, state in states if state.diverged and not is_byzantine[index]}
+    return map(Violation, audit.look(hosts.urls(running), diverged))
