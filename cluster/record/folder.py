@@ -47,6 +47,8 @@ WATCHDOG_FILE: Final = "driver.watchdog"
 """Names the cleanup watchdog of the newest driver that took over a live run."""
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
+LOAD_PLAN_FILE: Final = "load-plan.json"
+"""The plan of a live run's load (:class:`loadgen.runplan.RunPlan`)."""
 TOKEN_FILE: Final = "token"
 """The token of a live run's control server (:mod:`cluster.live.driver.control.control_server`)."""
 FAUCET_TOKEN_FILE: Final = "faucet-token"
@@ -124,7 +126,7 @@ RUN: Final = Kind(
     (
         *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
         *(RECORD_FILE, JOURNAL_FILE, "blocks.bin", "traces.bin", "genesis.json"),
-        *("load-plan.json", "load-endpoints.json", "load-stats.json"),
+        *(LOAD_PLAN_FILE, "load-endpoints.json", "load-stats.json"),
         *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE),
     ),
 )

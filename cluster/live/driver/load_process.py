@@ -19,12 +19,12 @@ from cluster.common.checkout import own_environment
 from cluster.common.files import write_atomically
 from cluster.live.handover.left import LeftLoad
 from cluster.live.processes.processes import Process, end_of, find
+from cluster.record.folder import LOAD_PLAN_FILE
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
 from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics, dump_json
 
 MODULE: Final = "loadgen.run"
-PLAN_FILE: Final = "load-plan.json"
 ENDPOINTS_FILE: Final = "load-endpoints.json"
 STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
@@ -96,7 +96,7 @@ class LoadProcess:
         self._numbers = list(plan.reporting) if processes is None or plan.needs_master else list(processes)
         self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
         self._plan = plan
-        plan_file = (folder / PLAN_FILE).absolute()
+        plan_file = (folder / LOAD_PLAN_FILE).absolute()
         plan_file.write_text(dump_json(self._plan, indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
         self._stats_file.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ class LoadProcess:
         found.before, found._urls, found.began_epoch_ms = left.before, {}, left.began_epoch_ms
         found._stats_file = (folder / STATS_FILE).absolute()
         found._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
-        found._plan = RunPlan.read(folder / PLAN_FILE)
+        found._plan = RunPlan.read(folder / LOAD_PLAN_FILE)
         found._numbers = list(found._plan.reporting)
         found._child, found._identity = None, left.process
         found.was_told_to_stop, found._was_ready = left.is_over, found._endpoints_file.exists()

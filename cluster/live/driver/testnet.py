@@ -183,8 +183,6 @@ class Testnet:
         watchdog.wait_for_another(left.ray.lease_s)
         if left.ray.folder is not None:
             watchdog.watch_ray(Path(left.ray.folder))
-        if left.load.process is not None:
-            watchdog.watch_load(left.load.process)
         if self.control is not None:
             self._notice(f"the testnet's own endpoint is {self.control.url}")
 
@@ -221,7 +219,7 @@ class Testnet:
         if self._adopt_load(left.load) is None and self._record.load == LoadRecord():
             self._record.load = record_of(self._counts_of(left.load), None)
         if left.ray is not None and left.ray.folder is not None and self._session is None:
-            end_run(Path(left.ray.folder), None)
+            end_run(Path(left.ray.folder))
 
     def _adopt_load(self, left: LeftLoad) -> LoadProcess | None:
         """The load of another driver, if it runs."""
@@ -259,8 +257,6 @@ class Testnet:
             return
         processes = [0] if layout else None
         self.load = LoadProcess(plan, self._folder, processes, self.lease_s is not None, before, layout)
-        if self._watchdog is not None and (process := self.load.process) is not None:
-            self._watchdog.watch_load(process)
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""

@@ -5,7 +5,8 @@ result. The watchdog reads a pipe from the driver: one line of JSON for each thi
 run is over. If the pipe ends without that line, the watchdog ends the processes of the run, undoes what faults left
 outside of it, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*
 (*fail* if the driver had reported violations), and prints one line on the standard error that it shares with the
-driver. As long as the driver lives, it does nothing.
+driver. As long as the driver lives, it does nothing. The driver does not report the load, since it may be killed in
+the moment in which the load starts: processes of the load have the path of its plan in their command line.
 
 If another driver may take the run over, the watchdog waits for one as long as hosts do. A driver that holds the run's
 lock may still refuse the run, or be killed: the watchdog waits until the lock is released, and then the whole time
@@ -33,6 +34,7 @@ from cluster.live.processes import driver_lock, processes
 from cluster.live.processes.processes import Process
 from cluster.record.folder import (
     CHECKPOINT_FILES,
+    LOAD_PLAN_FILE,
     RESULT_FILE,
     WATCHDOG_FILE,
     complete_folder,
@@ -70,10 +72,6 @@ class CleanupWatchdog:
     def watch_ray(self, folder: Path) -> None:
         """Watch the run's own Ray: the processes that use its folder."""
         self._send(ray=str(folder))
-
-    def watch_load(self, process: Process) -> None:
-        """Watch the load generator, with all that it starts."""
-        self._send(load=process)
 
     def watch_leftovers(self, facts: Mapping[str, Any]) -> None:
         """Watch what faults have changed outside of the run, to undo it.
@@ -174,26 +172,28 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
         _clean_up(**facts)
 
 
-def end_run(ray: Path | None, load: Process | None) -> tuple[int, bool]:
-    """End what is left of a run here: its load, and all processes of its Ray instance, whose folder is removed.
+def end_run(ray: Path | None, run: Path | None = None) -> tuple[int, bool]:
+    """End what is left of a run here: the load of its folder, and all processes of its Ray, whose folder is removed.
 
-    Returns how many processes ran, and whether the folder is gone.
+    Returns how many processes ran, and whether Ray's folder is gone.
     """
-    left = processes.with_descendants([] if load is None else [load])
-    if ray is not None:
-        left |= processes.with_descendants(processes.using(ray))
-    processes.end(left, PATIENCE_S)
-    return len(left), ray is None or processes.end_and_remove(ray, PATIENCE_S)
+
+    def left() -> set[Process]:
+        # Locust's workers have the path of the folder next to the plan.
+        of_load = set() if run is None else processes.of_python(str((run / LOAD_PLAN_FILE).with_suffix("")))
+        return of_load if ray is None else of_load | processes.using(ray)
+
+    ended = processes.end_all(left, PATIENCE_S)
+    return len(ended), ray is None or processes.end_and_remove(ray, PATIENCE_S)
 
 
 def _clean_up(
     run: str,
     result: dict[str, Any],
     ray: str | None = None,
-    load: tuple[int, int, str] | None = None,
     leftovers: dict[str, Any] | None = None,
 ) -> None:
-    ended, is_gone = end_run(None if ray is None else Path(ray), None if load is None else Process(*load))
+    ended, is_gone = end_run(None if ray is None else Path(ray), Path(run))
     if leftovers is not None:
         from cluster.live.means import means_class
 

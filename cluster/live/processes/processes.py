@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import psutil
 
 POLL_S: Final = 0.05
-REMOVAL_ATTEMPTS: Final = 5
+ATTEMPTS: Final = 5
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 """Identifies this boot of the machine; the same in all its containers."""
@@ -121,6 +121,11 @@ def with_argument(text: str) -> set[Process]:
     return _identified(handle for handle in psutil.process_iter() if _has_argument(handle, text))
 
 
+def of_python(text: str) -> set[Process]:
+    """Like :func:`with_argument`, but only processes of this Python or of Ray: no editor or pager of a user's."""
+    return _identified(handle for handle in psutil.process_iter() if _is_of_python(handle, text))
+
+
 def using(folder: Path) -> set[Process]:
     """The processes of the Ray that has this folder, except this process.
 
@@ -159,6 +164,20 @@ def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
     return left
 
 
+def end_all(find: Callable[[], Iterable[Process]], patience_s: float) -> set[Process]:
+    """End what ``find`` returns, with all descendants, until it returns nothing. Returns all that it returned.
+
+    One look is not enough: a process may start another one, which no longer has it for a parent when it is killed.
+    """
+    found = set[Process]()
+    for _ in range(ATTEMPTS):
+        if not (left := with_descendants(find())):
+            break
+        end(left, patience_s)
+        found |= left
+    return found
+
+
 def end_of(process: Process, patience_s: float) -> bool:
     """Wait for the end of a process that need not be a child. Returns whether it has ended."""
     deadline = time.monotonic() + patience_s
@@ -169,7 +188,7 @@ def end_of(process: Process, patience_s: float) -> bool:
 
 def end_and_remove(folder: Path, patience_s: float) -> bool:
     """End the processes that use a folder, including new ones, and remove it. Returns whether it is gone."""
-    for _ in range(REMOVAL_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         end(using(folder), patience_s)
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -183,9 +202,15 @@ def _started(handle: psutil.Process) -> int:
 
 def _uses(handle: psutil.Process, folder: Path) -> bool:
     with suppress(psutil.Error):
-        if _has_argument(handle, str(folder)) and _is_rays(Path(handle.exe())):
-            return True
-        return any(file.mode != "r" and Path(file.path).is_relative_to(folder) for file in handle.open_files())
+        return _is_of_python(handle, str(folder)) or any(
+            file.mode != "r" and Path(file.path).is_relative_to(folder) for file in handle.open_files()
+        )
+    return False
+
+
+def _is_of_python(handle: psutil.Process, text: str) -> bool:
+    with suppress(psutil.Error):
+        return _has_argument(handle, text) and _is_rays(Path(handle.exe()))
     return False
 
 

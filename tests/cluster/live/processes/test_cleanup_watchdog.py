@@ -35,6 +35,21 @@ with driver_lock.driving(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+STARTS_LOAD = """
+import os, signal, sys
+from pathlib import Path
+from cluster.live.driver.load_process import LoadProcess, plan_load
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.scenario import Scenario
+from tests.cluster.live.scenarios import SCENARIO
+folder = Path(sys.argv[1])
+watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive"})
+load = LoadProcess(plan_load(Scenario.model_validate(SCENARIO), 1, "chain", folder, 60), folder, outlives_us=True)
+while sys.argv[2] == "ready" and not load.is_ready:
+    os.sched_yield()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def test_the_watchdog_of_each_run_loads_no_part_of_a_validator() -> None:
     program = (
@@ -57,6 +72,18 @@ def test_a_lock_that_outlives_its_driver_is_not_another_driver(tmp_path: Path, l
     assert driver.stderr.readline().endswith(f"processes of the run were ended; see {tmp_path}/result.json\n")
     assert json.loads((tmp_path / "result.json").read_text())["nobody_came"]
     driver.communicate(timeout=HANGS_AFTER_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["started", "ready"])
+def test_a_load_ends_after_its_driver_was_killed(tmp_path: Path, moment: str) -> None:
+    """The driver told nobody about it: it may be killed in the moment in which the load starts."""
+    command = [sys.executable, "-c", STARTS_LOAD, str(tmp_path), moment]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    told = driver.communicate(timeout=HANGS_AFTER_S)[1]
+    ended = int(told.removeprefix("stampede: the driver was killed: ").partition(" ")[0])
+    assert ended >= {"started": 1, "ready": 2}[moment]
+    assert not processes.with_argument(str(tmp_path))
 
 
 class Clock:

@@ -26,6 +26,7 @@ from cluster.live.processes import cleanup_watchdog, processes
 from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
+from cluster.record.folder import LOAD_PLAN_FILE
 from tests.cluster.live.pods import UNSHARE, why_no_pods
 from tests.hangs import HANGS_AFTER_S
 
@@ -43,7 +44,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a Ray, as a process in a pod may have it in its command line, too."""
+    """That of a Ray, as a process in a pod may have it in its command line, too."""
     folder = tmp_path / "ray"
     folder.mkdir()
     return folder
@@ -54,7 +55,7 @@ def pod(folder: Path) -> Iterator[Process]:
     """A process as it reports itself from a pod of this machine."""
     if reason := why_no_pods():
         pytest.skip(reason)
-    command = [*UNSHARE, sys.executable, "-c", IN_A_POD, str(folder)]
+    command = [*UNSHARE, sys.executable, "-c", IN_A_POD, str(folder), str(folder.with_name(LOAD_PLAN_FILE))]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         yield Process(*json.loads(started.stdout.readline()))
@@ -141,8 +142,10 @@ def test_the_driver_knows_a_host_by_its_namespace(planted: Process, bystander: P
     assert RaySession(_Ray(), None).close(hosts.processes) == []
 
 
-def test_the_watchdog_of_a_run_signals_none_of_a_pod(planted: Process, folder: Path, tmp_path: Path) -> None:
-    cleanup_watchdog._clean_up(str(tmp_path), {}, str(folder), planted)
+def test_the_watchdog_of_a_run_signals_none_of_a_pod(pod: Process, folder: Path, tmp_path: Path) -> None:
+    """Its command line is that of the run's load, too."""
+    assert processes.with_argument(str(tmp_path / LOAD_PLAN_FILE)), "the one that started the pod"
+    cleanup_watchdog._clean_up(str(tmp_path), {}, str(folder))
     assert not folder.exists(), "that of its Ray"
 
 

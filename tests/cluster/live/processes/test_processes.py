@@ -23,6 +23,13 @@ with open(sys.argv[1], "rb"):
     during = processes.own_use()
 print(json.dumps([use._asdict() for use in (before, during)]))
 """
+STAYS = "import signal; print('up', flush=True); signal.pause()"
+STARTS_ANOTHER_LATER = f"""
+import subprocess, sys
+print("up", flush=True)
+sys.stdin.read()
+subprocess.Popen([sys.executable, "-c", {STAYS!r}, sys.argv[1]], start_new_session=True)
+"""
 STARTS_ANOTHER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}, sys.argv[1]])"
 
 
@@ -118,6 +125,25 @@ def test_processes_are_found_by_the_files_that_they_have_open(tmp_path: Path) ->
         assert processes.using(tmp_path) == {found}
         assert processes.using(tmp_path / "elsewhere") == set()
         child.communicate(timeout=HANGS_AFTER_S)
+
+
+def test_what_starts_while_others_are_ended_is_found_too() -> None:
+    """It was not there at the first look, and its parent had ended at the second."""
+    mark = f"mark-{os.getpid()}"
+    with start(STARTS_ANOTHER_LATER, mark) as child:
+        assert child.stdin is not None and child.stdout is not None
+        stdin, stdout = child.stdin, child.stdout
+
+        def find() -> set[processes.Process]:
+            found = processes.with_argument(mark)
+            if child.poll() is None:
+                stdin.close()
+                stdout.readline()
+                child.wait(HANGS_AFTER_S)
+            return found
+
+        assert len(processes.end_all(find, patience_s=0.0)) == 2
+    assert processes.with_argument(mark) == set()
 
 
 def test_what_does_not_end_is_killed() -> None:
