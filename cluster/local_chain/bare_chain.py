@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -83,7 +83,7 @@ class PlayedBlock(NamedTuple):
 class BareChain:
     """A chain that begins with the genesis state, without consensus and signatures."""
 
-    explains: ClassVar[bool] = True
+    explains: bool = True
     """Whether outcomes explain why each remaining timer was carried."""
 
     def __init__(self, genesis: Genesis, vm: Vm, store: StateStore | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.figures import OTHER_ERRORS, BlockColumns, FailedRuns, RunKind
@@ -79,7 +79,7 @@ def _reason(run: ProgramRun) -> str:
 class _WatchedChain(BareChain):
     """Executes recorded blocks, and shows the programs' runs."""
 
-    explains: ClassVar[bool] = False
+    explains = False
 
     def __init__(self, genesis: Genesis) -> None:
         self._watching = WatchingVm(PythonVm())

@@ -13,7 +13,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
-from cluster.local_chain.bare_chain import BareChain
+from cluster.local_chain.bare_chain import PROPOSER, BareChain
 from kits.market.lab.population import FLOOR_PRICE, Group, Job, draw_jobs
 from kits.market.lab.strategies import Seen
 from validator.chain.genesis import Genesis, GenesisActor, Policy
@@ -23,14 +23,13 @@ from validator.policies.registry import PHASES
 from validator.primitives import script_json
 from validator.primitives.codec import tagged_hash
 from validator.primitives.params import Parameters, WeightParty
-from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
+from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address
 from validator.pvm.runtime.machine import PythonVm
 from validator.pvm.runtime.values import encode_value
 from validator.scheduler.fairness import ONE, FairnessWeights
 from validator.state import TreelessStore
-from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
+from validator.transition.transition import Outcome, PreparedTransaction
 
-PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
 FUNDS: Final = 10**36
 LANE_CYCLES: Final = 400_000
 """The timer lane of a market: some nine fires of a mean job in a block."""
@@ -142,7 +141,7 @@ class Market:
             for agent in range(group.agents)
         }
         self._chain = BareChain(self._genesis(), PythonVm(), TreelessStore())
-        self._vm = PythonVm()
+        self._chain.explains = False
         self._nonces: Counter[Address] = Counter()
         self._asked: dict[int, list[Trade]] = defaultdict(list)
         """The trades by the height at which their timers are to be scheduled."""
@@ -170,9 +169,7 @@ class Market:
         prepared = [self._scheduling(trade) for trade in asking]
         chain = self._chain
         rate = self._rate()
-        transition = Transition(
-            chain.view, chain.index, BlockContext(Height(height), PROPOSER, chain.genesis), self._vm
-        )
+        transition = chain.begin(PROPOSER)
         outcome = transition.apply(prepared)
         weights = self._weights(transition.fairness) if self.policy is Policy.CIP1 else {}
         chain.commit(outcome)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from cluster.disks.installed_kernels import use_installed_kernels
+from cluster.local_chain.bare_chain import PROPOSER, BareChain
 from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -24,33 +24,27 @@ from validator.chain.records import ACCOUNT, Account, Actor, Globals
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import Mempool, Refused
-from validator.primitives.types import Address, Height
+from validator.primitives.types import Address
 from validator.pvm.runtime.machine import PythonVm
-from validator.scheduler.index import SchedulerIndex
 from validator.state import TreelessStore
 from validator.state.working_set import World
-from validator.transition.genesis_block import genesis_batch
-from validator.transition.transition import BlockContext, Outcome
+from validator.transition.transition import Outcome
 
-PROPOSER: Final = Address(b"\xcc" * 20)
-"""The account that receives the tips."""
 NO_SIGNATURE: Final = bytes(64)
 """Has the size of a signature. All transactions come from the users of the same process."""
 
 
-class TrialChain:
+class TrialChain(BareChain):
     """One run of a scenario on a chain without consensus. Equal scenarios and seeds give equal blocks."""
 
+    explains = False
+
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        use_installed_kernels()
-        self.genesis = build_genesis(scenario, seed, validator_set(KeyedHashScheme(), scenario, seed))
+        genesis = build_genesis(scenario, seed, validator_set(KeyedHashScheme(), scenario, seed))
+        super().__init__(genesis, PythonVm(), TreelessStore())
         self.mutated = RunCounter()
         """Number of times that a mutated line ran."""
         self._transition = parts_of(scenario, 0, self.mutated).transition
-        self._vm = PythonVm()
-        self._store = TreelessStore()
-        self._store.commit(self._store.final.derive(Height(0), genesis_batch(self.genesis)))
-        self._index = SchedulerIndex.rebuild(self.genesis, self._store.final)
         self._mempool = Mempool(self.genesis)
         self._interval_ms = max(1, scenario.consensus.block_interval_ms)
         self._users = scenario.load.build_users(seed, self.genesis.chain_id, self.genesis.parameters)
@@ -60,7 +54,7 @@ class TrialChain:
 
     @property
     def height(self) -> int:
-        return self._store.final.height
+        return self.view.height
 
     def block(self) -> Outcome:
         """Let users take their turns until the next block is due, and execute that block."""
@@ -71,7 +65,7 @@ class TrialChain:
 
     def _take_turns(self, until_ms: int) -> None:
         """Let users take all turns that are due before ``until_ms``, in milliseconds since the load began."""
-        world = World(self._store.final)
+        world = World(self.view)
         while self._turns[0][0] < until_ms:
             now_ms, number = heapq.heappop(self._turns)
             user = self._users[number]
@@ -112,15 +106,11 @@ class TrialChain:
     # --- blocks -------------------------------------------------------------------------------------------------------
 
     def _build(self) -> Outcome:
-        parent = self._store.final
-        context = BlockContext(Height(parent.height + 1), PROPOSER, self.genesis)
-        transition = self._transition(parent, self._index, context, self._vm)
+        transition = self.begin(PROPOSER, self._transition)
         candidates = self._mempool.candidates(MAX_CANDIDATES)
         taken, refused, outcome = transition.select(candidates, MAX_BLOCK_TRANSACTIONS, MAX_BLOCK_PAYLOAD_BYTES)
         self._mempool.refuse(refused)
-        self._store.commit(outcome.view)
-        self._index.advance(outcome.changes)
-        self._index.settle(self.height)
+        self.commit(outcome)
         self._backlog = outcome.backlog
         hashes = [prepared.hash for prepared in taken]
         accounts = {

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kits.market.lab.market import LANE_CYCLES, PROPOSER, Market
+from cluster.local_chain.bare_chain import PROPOSER
+from kits.market.lab.market import LANE_CYCLES, Market
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import DefaultAgent, Share, Spammer, Tier
 from validator.chain.genesis import Policy
