@@ -57,6 +57,8 @@ class LineLog(Generic[T]):
         ``identity`` is continued; ``notes`` are further fields of a new log's first line. Raises :class:`BadInput`.
         """
         folder, self._path = path.parent, path
+        self.entries: list[T] = []
+        """All entries in the order of their lines, unless a subclass keeps them in another way."""
         try:
             if not path.exists() and folder.is_dir() and any(folder.iterdir()):
                 raise BadInput(f"{folder}: is not empty and holds no {work} to continue: choose another --out")
@@ -88,7 +90,7 @@ class LineLog(Generic[T]):
 
     def _take(self, entry: T) -> None:
         """Note an entry that is new, or that an earlier process wrote."""
-        raise NotImplementedError
+        self.entries.append(entry)
 
     def _whole_lines(self) -> list[bytes]:
         """Read the complete lines. A last line that a crash or a full disk left incomplete is cut off from the file."""

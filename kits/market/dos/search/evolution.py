@@ -13,10 +13,11 @@ fitter, then the older one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
+from kits.market.dos.search.log import Line
 from kits.market.dos.search.objectives import Fitness
 from kits.market.dos.search.space import Attack, Space
 
@@ -33,58 +34,54 @@ REDRAWS: Final = 20
 """Maximum number of attempts to draw a candidate that differs from all earlier ones."""
 
 
-class Evolution:
-    """The evolution of one search: it draws the generations of candidates and ranks the candidates."""
+def candidates(space: Space, seed: int, lines: Sequence[Line]) -> dict[int, Attack]:
+    """The candidates of the current generation that have no result yet, keyed by number.
 
-    def __init__(self, space: Space, seed: int) -> None:
-        self.attacks: dict[int, Attack] = {}
-        """All candidates so far, keyed by number."""
-        self.results: dict[int, Fitness] = {}
-        self._space = space
-        self._seed = seed
-        self._seen: set[str] = set()
+    ``lines`` are the results so far, in the order of their numbers and without a gap. If they end a generation, the
+    candidates are those of the next one.
+    """
+    begun = len(lines) - RANDOM
+    first = 0 if begun < 0 else RANDOM + begun // GENERATION * GENERATION
+    parents = [line.attack for line in ranking(lines[:first])[:PARENTS]]
+    seen = {_key(line.attack) for line in lines[:first]}
+    drawn = {}
+    for number in range(first, first + (GENERATION if first else RANDOM)):
+        drawn[number] = _candidate(space, Random(f"{seed}/candidate/{number}"), parents, seen)
+        seen.add(_key(drawn[number]))
+    return {number: attack for number, attack in drawn.items() if number >= len(lines)}
 
-    def generation(self) -> dict[int, Attack]:
-        """Draw the next generation of candidates, keyed by number. All earlier candidates must have results."""
-        first = len(self.attacks)
-        assert len(self.results) == first, "a generation depends on all before it"
-        parents = [self.attacks[number] for number in self.ranking()[:PARENTS]]
-        numbers = range(first, first + (GENERATION if first else RANDOM))
-        self.attacks |= {number: self._candidate(number, parents) for number in numbers}
-        return {number: self.attacks[number] for number in numbers}
 
-    def note(self, results: Mapping[int, Fitness]) -> None:
-        """Record the fitness of candidates, keyed by number."""
-        self.results |= results
+def ranking(lines: Iterable[Line]) -> list[Line]:
+    """Candidates with results, the fittest first."""
 
-    def ranking(self) -> list[int]:
-        """The numbers of the candidates with results, the fittest first."""
+    def order(line: Line) -> tuple[Fitness, int, int]:
+        return line.fitness, -size_of(line.attack), -line.number
 
-        def order(number: int) -> tuple[Fitness, int, int]:
-            return self.results[number], -size_of(self.attacks[number]), -number
+    return sorted(lines, key=order, reverse=True)
 
-        return sorted(self.results, key=order, reverse=True)
 
-    def _candidate(self, number: int, parents: list[Attack]) -> Attack:
-        random = Random(f"{self._seed}/candidate/{number}")
-        for _ in range(REDRAWS):
-            attack = self._draw(random, parents)
-            key = json.dumps(attack, sort_keys=True)
-            if key not in self._seen:
-                break
-        self._seen.add(key)
-        return attack
+def _candidate(space: Space, random: Random, parents: Sequence[Attack], seen: set[str]) -> Attack:
+    for _ in range(REDRAWS):
+        attack = _draw(space, random, parents)
+        if _key(attack) not in seen:
+            break
+    return attack
 
-    def _draw(self, random: Random, parents: list[Attack]) -> Attack:
-        if not parents or random.random() < IMMIGRANTS:
-            return self._space.draw(random)
 
-        def parent() -> Attack:
-            return parents[min(random.randrange(len(parents)), random.randrange(len(parents)))]
+def _draw(space: Space, random: Random, parents: Sequence[Attack]) -> Attack:
+    if not parents or random.random() < IMMIGRANTS:
+        return space.draw(random)
 
-        if random.random() < MIXED:
-            return self._space.mix(parent(), parent(), random)
-        return self._space.change(parent(), random)
+    def parent() -> Attack:
+        return parents[min(random.randrange(len(parents)), random.randrange(len(parents)))]
+
+    if random.random() < MIXED:
+        return space.mix(parent(), parent(), random)
+    return space.change(parent(), random)
+
+
+def _key(attack: Attack) -> str:
+    return json.dumps(attack, sort_keys=True)
 
 
 def size_of(attack: Attack) -> int:

@@ -40,18 +40,17 @@ class SearchLog(LineLog[Line]):
 
         Raises :class:`BadInput` if the log belongs to another search or cannot be read.
         """
-        self.lines: dict[int, Line] = {}
         self._waiting: dict[int, Line] = {}
         super().__init__(folder / LOG_FILE, Line, "search", search)
 
     def add(self, line: Line) -> None:
         """Add a candidate's result. It is written once the results of all candidates with lower numbers are written."""
         self._waiting[line.number] = line
-        while (ready := self._waiting.pop(len(self.lines), None)) is not None:
+        while (ready := self._waiting.pop(len(self.entries), None)) is not None:
             super().add(ready)
 
     def _take(self, line: Line) -> None:
-        place = len(self.lines)
+        place = len(self.entries)
         if line.number != place:
             raise BadInput(f"{self._path}: line {place + 2}: has candidate {line.number}, expected {place}")
-        self.lines[place] = line
+        super()._take(line)

@@ -156,7 +156,7 @@ def summary(problem: Problem, searched: Searched, found: list[Confirmed]) -> dic
         "budget": problem.budget,
         "seed": problem.seed,
         "blocks": problem.blocks,
-        "candidates": len(searched.log.lines),
+        "candidates": len(searched.log.entries),
         "failed": sum(bool(line.problem) for line in best),
         "best_of_random": None if random is None else random.figure,
         "best": best[0].figure if best else None,
@@ -230,4 +230,4 @@ def _print_rate(output: Console, searched: Searched) -> None:
     minutes = searched.seconds / SECONDS_PER_MINUTE
     rate = f", {searched.evaluated / minutes:,.0f} a minute" if minutes > 0 and searched.evaluated else ""
     end = "; interrupted" if searched.interrupted else ""
-    print_line(output, f"{counted(len(searched.log.lines), 'candidate')}{rate}{end}")
+    print_line(output, f"{counted(len(searched.log.entries), 'candidate')}{rate}{end}")

@@ -15,7 +15,7 @@ from blake3 import blake3
 from cluster.commands.sweeps.fanout import run_each
 from cluster.common.interrupts import Interrupts
 from kits.market.dos.search.evaluation import Problem
-from kits.market.dos.search.evolution import RANDOM, Evolution
+from kits.market.dos.search.evolution import RANDOM, candidates, ranking
 from kits.market.dos.search.log import Line, SearchLog
 from kits.market.dos.search.objectives import NOTHING
 from kits.market.dos.search.space import Attack
@@ -39,23 +39,22 @@ class Limits:
 class Searched:
     """The state and results of a search, as far as it got."""
 
-    evolution: Evolution
     log: SearchLog
-    seconds: float
+    seconds: float = 0.0
     """Duration of this run of the search."""
-    evaluated: int
+    evaluated: int = 0
     """Number of candidates evaluated in this run."""
     interrupted: bool = False
 
     @property
     def best(self) -> list[Line]:
         """The evaluated candidates, the fittest first."""
-        return [self.log.lines[number] for number in self.evolution.ranking() if number in self.log.lines]
+        return ranking(self.log.entries)
 
     @property
     def best_of_random(self) -> Line | None:
         """The fittest of the first generation, which is drawn at random."""
-        return next((line for line in self.best if line.number < RANDOM), None)
+        return next(iter(ranking(self.log.entries[:RANDOM])), None)
 
 
 def identity(problem: Problem, commit: str) -> dict[str, Any]:
@@ -110,41 +109,30 @@ def search(
     """
     began = time.monotonic()
     with closing(SearchLog(folder, identity(problem, commit))) as log:
-        evolution = Evolution(problem.space, problem.seed)
-        searched = Searched(evolution, log, 0.0, 0)
+        searched, best = Searched(log), max((line.fitness for line in log.entries), default=None)
 
         def generation() -> list[Candidate]:
-            """The candidates of the next generation that are not in the log; none after the last one."""
-            while True:
-                attacks = evolution.generation()
-                evolution.note({number: log.lines[number].fitness for number in attacks if number in log.lines})
-                left = {number: attack for number, attack in attacks.items() if number not in log.lines}
-                if limits.candidates is not None:
-                    left = {number: attack for number, attack in left.items() if number < limits.candidates}
-                if left or (limits.candidates is not None and len(evolution.attacks) >= limits.candidates):
-                    return list(left.items())
+            """The candidates that follow those in the log, up to the end of a generation or of the search."""
+            left = candidates(problem.space, problem.seed, log.entries).items()
+            return [each for each in left if limits.candidates is None or each[0] < limits.candidates]
 
         def is_over() -> bool:
             is_late = limits.seconds is not None and time.monotonic() - began >= limits.seconds
-            return is_late or (limits.candidates is not None and len(log.lines) >= limits.candidates)
+            return is_late or (limits.candidates is not None and len(log.entries) >= limits.candidates)
 
         try:
-            if not is_over():
-                groups, work = iter(generation, []), partial(evaluated, problem)
-                ended = run_each(work, next(groups, []), processes, "candidate", further=groups, on_death=_died)
-                with closing(ended):
-                    for _, line in ended:
-                        is_best = all(line.fitness > known for known in evolution.results.values())
-                        evolution.note({line.number: line.fitness})
-                        log.add(line)
-                        searched.evaluated += 1
-                        show(line, is_best)
-                        if is_over():
-                            break
-                        interrupts.checkpoint()
-            else:
-                while len(evolution.attacks) < len(log.lines):
-                    generation()
+            groups, work = iter(generation, []), partial(evaluated, problem)
+            first = [] if is_over() else next(groups, [])
+            with closing(run_each(work, first, processes, "candidate", further=groups, on_death=_died)) as ended:
+                for _, line in ended if first else ():
+                    is_best = best is None or line.fitness > best
+                    best = line.fitness if is_best else best
+                    log.add(line)
+                    searched.evaluated += 1
+                    show(line, is_best)
+                    if is_over():
+                        break
+                    interrupts.checkpoint()
         except KeyboardInterrupt:
             searched.interrupted = True
         searched.seconds = time.monotonic() - began

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
-from kits.market.dos.search.evolution import GENERATION, RANDOM, Evolution, size_of
+from kits.market.dos.search.evolution import GENERATION, RANDOM, candidates, ranking, size_of
+from kits.market.dos.search.log import Line
 from kits.market.dos.search.objectives import Fitness
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.test_space import SPACE
@@ -19,42 +18,38 @@ def fitness_of(attack: Attack) -> Fitness:
     return Fitness(1.0, timers / 400 + burn / 200_000, 0.0)
 
 
-def evolved(seed: int, generations: int, backwards: bool = False) -> Evolution:
-    evolution = Evolution(SPACE, seed)
-    for _ in range(generations):
-        attacks = list(evolution.generation().items())
-        for number, attack in reversed(attacks) if backwards else attacks:
-            evolution.note({number: fitness_of(attack)})
-    return evolution
+def evolved(seed: int, candidates_wanted: int, at_a_time: int = GENERATION) -> list[Line]:
+    """The results of a search that is continued whenever ``at_a_time`` more candidates have theirs."""
+    lines: list[Line] = []
+    while len(lines) < candidates_wanted:
+        for number, attack in list(candidates(SPACE, seed, lines).items())[:at_a_time]:
+            lines.append(line(number, attack, fitness_of(attack)))
+    return lines
+
+
+def line(number: int, attack: Attack, fitness: Fitness) -> Line:
+    return Line(number, fitness, fitness.figure, 0.0, attack)
 
 
 def test_candidates_depend_on_seed_and_results_alone() -> None:
-    one, other = evolved(3, 4), evolved(3, 4, backwards=True)
-    assert one.attacks == other.attacks
-    assert one.attacks != evolved(4, 4).attacks
-    assert len(one.attacks) == RANDOM + 3 * GENERATION
-
-
-def test_a_generation_depends_on_all_before_it() -> None:
-    evolution = Evolution(SPACE, 1)
-    evolution.generation()
-    with pytest.raises(AssertionError):
-        evolution.generation()
+    found = evolved(3, RANDOM + 3 * GENERATION)
+    assert found == evolved(3, RANDOM + 3 * GENERATION, at_a_time=5)
+    assert found != evolved(4, RANDOM + 3 * GENERATION)
+    assert [each.number for each in found] == list(range(len(found)))
+    assert len({str(each.attack) for each in found}) == len(found)
 
 
 def test_it_climbs_and_chance_alone_does_not() -> None:
     """Planted: with parents that are drawn blindly the same number of candidates stays far below."""
-    evolution = evolved(2, 20)
-    best = evolution.ranking()[0]
-    assert evolution.results[best].figure > 1.8
-    assert best >= RANDOM
+    best = ranking(evolved(2, RANDOM + 19 * GENERATION))[0]
+    assert best.fitness.figure > 1.8
+    assert best.number >= RANDOM
     blind = [fitness_of(SPACE.draw(Random(number))).figure for number in range(RANDOM)]
-    assert max(blind) < evolution.results[best].figure
+    assert max(blind) < best.fitness.figure
 
 
 def test_of_equals_the_simpler_is_the_fitter() -> None:
-    evolution = Evolution(SPACE, 1)
-    evolution.attacks = {0: [{"count": 3, "timers": 4}], 1: [{"count": 3}], 2: [{"count": 2}]}
-    evolution.note(dict.fromkeys(range(3), Fitness(1.0, 2.0, 0.0)))
-    assert evolution.ranking() == [1, 2, 0]
-    assert [size_of(evolution.attacks[number]) for number in evolution.ranking()] == [2, 2, 3]
+    attacks: list[Attack] = [[{"count": 3, "timers": 4}], [{"count": 3}], [{"count": 2}]]
+    ranked = ranking(line(number, attack, Fitness(1.0, 2.0, 0.0)) for number, attack in enumerate(attacks))
+    assert [each.number for each in ranked] == [1, 2, 0]
+    assert [size_of(each.attack) for each in ranked] == [2, 2, 3]

@@ -61,8 +61,8 @@ def test_equal_searches_leave_equal_bytes(tmp_path: Path, stop: Stop) -> None:
     one, two = ((tmp_path / name / LOG_FILE).read_bytes() for name in ("one", "two"))
     assert one == two
     assert len(one.splitlines()) == 1 + CANDIDATES == 1 + searched.evaluated
-    assert searched.best[0].fitness == max(line.fitness for line in searched.log.lines.values())
-    assert run(tmp_path / "three", seed=2).log.lines != searched.log.lines
+    assert searched.best[0].fitness == max(line.fitness for line in searched.log.entries)
+    assert run(tmp_path / "three", seed=2).log.entries != searched.log.entries
 
 
 @pytest.mark.parametrize("at", [0, 5, RANDOM, RANDOM + 21])
@@ -70,7 +70,7 @@ def test_an_interrupted_search_goes_on_where_it_was(tmp_path: Path, stop: Stop, 
     run(tmp_path / "whole")
     stop.at = at
     broken = run(tmp_path / "broken")
-    assert broken.interrupted and len(broken.log.lines) == at
+    assert broken.interrupted and len(broken.log.entries) == at
     stop.at, stop.evaluated = None, 0
     searched = run(tmp_path / "broken")
     assert stop.evaluated == CANDIDATES - at and not searched.interrupted
