@@ -1,6 +1,6 @@
 """What runs show: means over seeds with their 95 % intervals, and differences that are paired by seed.
 
-A run is one observation. A *cell* is one combination of the levels of all factors. Intervals are Student's, or
+A trial is one observation. Intervals are Student's, or
 percentile bootstrap intervals (:mod:`cluster.commands.compare.statistics`), which need more seeds: of few values a
 bootstrap is too narrow.
 """
@@ -29,6 +29,11 @@ class Estimate(NamedTuple):
     mean: float
     interval: Interval | None
     """``None`` if there are fewer than two values."""
+
+    @property
+    def ends(self) -> Interval:
+        """The ends of the interval; both are the mean if there is none."""
+        return self.interval or (self.mean, self.mean)
 
     @property
     def is_clear(self) -> bool:
@@ -75,16 +80,15 @@ def by_bootstrap(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The measures of runs: ``rows[cell][seed][measure]``."""
+    """The measures of trials: ``rows[cell][seed][measure]``. ``None`` is no value: that seed is left out."""
 
-    rows: Mapping[Cell, Mapping[int, Mapping[str, float]]]
+    rows: Mapping[Cell, Mapping[int, Mapping[str, float | None]]]
     range_of: Callable[[str], Interval] = lambda measure: (-math.inf, math.inf)
     """The least and the greatest value that a measure can have."""
 
     def values(self, cell: Cell, measure: str) -> list[float]:
         """A measure of each seed, in the order of seeds."""
-        found = self.rows[cell]
-        return [found[seed][measure] for seed in sorted(found)]
+        return list(self._by_seed(cell, measure).values())
 
     def has(self, cell: Cell, measure: str) -> bool:
         """Whether there is the cell, and all its runs have the measure."""
@@ -100,16 +104,20 @@ class Results:
 
     def change(self, cell: Cell, base: Cell, measure: str, tests: int = 1) -> Estimate:
         """The mean difference of a cell to a base, paired by seed. ``tests``: as in :func:`by_student`."""
-        return paired(self.values(cell, measure), self.values(base, measure), tests)
+        return by_student(self.differences((cell, measure), (base, measure)), tests)
 
     def gap(self, cell: Cell, measure: str, other: str) -> Estimate:
         """The mean difference of two measures of a cell, ``measure`` less ``other``, paired by seed."""
-        return paired(self.values(cell, measure), self.values(cell, other))
+        return by_student(self.differences((cell, measure), (cell, other)))
 
+    def differences(self, one: tuple[Cell, str], other: tuple[Cell, str]) -> list[float]:
+        """A measure of a cell less another, for each seed that has both."""
+        values, others = self._by_seed(*one), self._by_seed(*other)
+        return [value - others[seed] for seed, value in values.items() if seed in others]
 
-def paired(values: Sequence[float], others: Sequence[float], tests: int = 1) -> Estimate:
-    """The mean difference of pairs, with Student's interval."""
-    return by_student([value - other for value, other in zip(values, others, strict=True)], tests)
+    def _by_seed(self, cell: Cell, measure: str) -> dict[int, float]:
+        found = {seed: row[measure] for seed, row in sorted(self.rows[cell].items())}
+        return {seed: value for seed, value in found.items() if value is not None}
 
 
 def student(outside: float, freedom: int) -> float:

@@ -10,16 +10,19 @@ Processor time varies between machines and runs. Everything else of a simulated 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+
+from rich.console import Console
 
 from cluster.audit.reexecution.again import execute_again
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
+from cluster.commands.console.output import print_line
 from cluster.commands.console.outputs import Outputs
 from cluster.commands.sweeps.outcome import crashed
 from cluster.common.checkout import checkout_commit
@@ -27,8 +30,9 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunObserver, RunRecord, RunRequest
-from kits.market.dos.cases import BASELINE, Case, Plan
+from kits.market.dos.cases import BASELINE, Plan
 from kits.market.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
+from kits.market.trials import Trial
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import Genesis, Policy, PolicyFile
 from validator.primitives.codec import decode
@@ -60,40 +64,26 @@ class CaseResult:
         return bool(self.problem) and not self.crashed
 
 
-def run_cases(
-    plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None
-) -> Iterator[tuple[Case, CaseResult]]:
-    """Simulate all runs of a plan, ``workers`` at a time (``None``: one for each processor). Yields each result.
-
-    Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
-    """
-    # Imported here since it imports Ray.
-    from cluster.commands.sweeps.fanout import run_each
-
-    cases = plan.cases
-    for number, result in run_each(partial(run_case, plan), cases, workers, "run", notice):
-        yield cases[number], result
-
-
-def run_case(plan: Plan, case: Case) -> CaseResult:
-    """Simulate one run in this process. If it crashes, the result has the crash as its problem.
+def run_case(plan: Plan, trial: Trial) -> CaseResult:
+    """Simulate one run, in a worker. If it crashes, the result has the crash as its problem.
 
     A user's policy is executed again for the first run of each variant.
     """
     from cluster.watches.watched_simulation import simulate
 
+    variant, attack = map(str, trial.cell)
     try:
-        record = simulate(plan.scenario(case.variant, case.attack), case.seed)
+        record = simulate(plan.scenario(variant, attack), trial.seed)
         if record.interrupted:
             raise KeyboardInterrupt
-        if (case.attack, case.seed) == (BASELINE, plan.seeds[0]):
+        if (attack, trial.seed) == (BASELINE, plan.seeds[0]):
             execute_again(record)
         return measure_case(plan, judge_run(record))
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
-        return CaseResult(None, problem=crashed(case.seed, error, 0.0).reason)
+        return CaseResult(None, problem=crashed(trial.seed, error, 0.0).reason)
 
 
-def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]]:
+def run_live_cases(plan: Plan, folder: Path, output: Console) -> Iterator[tuple[Trial, CaseResult]]:
     """Perform all runs of a plan on live testnets, one after the other, as ``stampede run`` does.
 
     Each run has a separate folder inside ``folder``. A signal ends the run and raises :class:`KeyboardInterrupt`. A
@@ -101,10 +91,11 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
     """
     from cluster.commands.run.scenario_run import PlannedRun, drive, perform_run
 
-    commit = checkout_commit()
-    for number, case in enumerate(plan.cases):
-        scenario = plan.scenario(case.variant, case.attack)
-        request = RunRequest(scenario, case.seed, commit, folder / f"{number}-{case.attack or NO_ATTACK}")
+    commit, trials = checkout_commit(), plan.trials
+    for number, trial in enumerate(trials):
+        variant, attack = map(str, trial.cell)
+        scenario = plan.scenario(variant, attack)
+        request = RunRequest(scenario, trial.seed, commit, folder / f"{number}-{attack or NO_ATTACK}")
 
         def perform(
             _: Path, observer: RunObserver, interrupts: Interrupts, request: RunRequest = request
@@ -114,7 +105,14 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
         judged = perform_run(PlannedRun(scenario, "live", perform, outputs=Outputs(annotates=False)), request.folder)
         if judged.books.record.interrupted:
             raise KeyboardInterrupt
-        yield case, measure_case(plan, judged)
+        yield trial, measure_case(plan, judged)
+        print_line(output, f"{number + 1} of {len(trials)} runs  {words_of(trial)}")
+
+
+def words_of(trial: Trial) -> str:
+    """A run in words."""
+    variant, attack = trial.cell
+    return f"{attack or 'no attack'} on {variant}, seed {trial.seed}"
 
 
 def measure_case(plan: Plan, judged: Judged) -> CaseResult:

@@ -22,12 +22,13 @@ from cluster.scenario.files import scenario_from
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.scenario.sections.dos import ATTACK_NAMES
 from kits.market.dos.measures import Window, attack_window
+from kits.market.trials import Trial
 from loadgen.workloads.actor_program import is_program_path
 
 OWN: Final = "scenario"
 """Name of the attack that consists of the scenario's own attacking groups."""
 BASELINE: Final = ""
-"""Value of :attr:`Case.attack` for a run without an attack."""
+"""In place of an attack's name: a run without an attack."""
 POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
     "cip1": ("cip1", None),
     "hardened": ("cip1", "hardened"),
@@ -54,15 +55,6 @@ class Variant(NamedTuple):
     changes: tuple[Change, ...]
 
 
-class Case(NamedTuple):
-    """One run of a scorecard: a variant, an attack and a seed."""
-
-    variant: str
-    attack: str
-    """Name of the attack, or :data:`BASELINE`."""
-    seed: int
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All runs of a scorecard. Plain data, since it is sent to worker processes."""
@@ -77,12 +69,16 @@ class Plan:
     """Scenarios as JSON, keyed by variant and attack."""
     backend: Backend = "sim"
 
+    def trial(self, variant: str, attack: str, seed: int) -> Trial:
+        """The run of a variant under an attack, or without one (:data:`BASELINE`)."""
+        return Trial(self.name, (variant, attack), seed)
+
     @property
-    def cases(self) -> list[Case]:
+    def trials(self) -> list[Trial]:
         """All runs: first those without an attack, then those with an attack, seed by seed."""
         runs = [(BASELINE, seed) for seed in self.seeds]
         runs += [(attack, seed) for seed in self.seeds for attack in self.attacks]
-        return [Case(variant, attack, seed) for attack, seed in runs for variant in self.variants]
+        return [self.trial(variant, attack, seed) for attack, seed in runs for variant in self.variants]
 
     def scenario(self, variant: str, attack: str) -> Scenario:
         return Scenario.model_validate_json(self.scenarios[variant, attack])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +19,10 @@ from kits.market.dos.search.commands import Search
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
+    from kits.market.dos.case_runs import CaseResult
     from kits.market.dos.cases import Plan
     from kits.market.dos.scorecard import Scorecard
+    from kits.market.trials import Trial
 
 DEFAULT_SCENARIO: Final = Path("siege")
 DEFAULT_SEEDS: Final = range(1, 4)
@@ -105,30 +108,27 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
 
     def _scorecard(self, plan: Plan, scenario: Scenario, folder: Path) -> Scorecard:
         """Perform the runs of a plan, print its scorecard and write it into a folder. Returns the scorecard."""
-        from cluster.commands.console.progress_bar import is_tenth
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
-        from kits.market.dos.case_runs import run_cases, run_live_cases
+        from kits.market.dos.case_runs import run_case, run_live_cases
         from kits.market.dos.page import render_scorecard
-        from kits.market.dos.scorecard import make_scorecard
+        from kits.market.dos.scorecard import Scorecard
         from kits.market.dos.scorecard_output import print_scorecard
+        from kits.market.trials import run_trials
 
         output = console(PLAIN_WIDTH)
-        results, interrupted, total = {}, False, len(plan.cases)
+        results: dict[Trial, CaseResult] = {}
+        interrupted = False
         if self.live:
-            runs = run_live_cases(plan, folder)
+            runs = run_live_cases(plan, folder, output)
         else:
-            runs = run_cases(plan, self.workers, lambda line: print_line(output, line))
+            runs = run_trials(partial(run_case, plan), plan.trials, self.workers, output)
         try:
-            for case, result in runs:
-                results[case] = result
-                if output.is_terminal or is_tenth(len(results), total):
-                    what = f"{case.attack or 'no attack'} on {case.variant}, seed {case.seed}"
-                    print_line(output, f"{len(results)} of {total} runs  {what}")
+            results.update(runs)  # keeps those before an interruption
         except KeyboardInterrupt:
             interrupted = True
-        card = make_scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
+        card = Scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
         print_scorecard(output, card)
         page = card.page()
         with all_tried() as trying:

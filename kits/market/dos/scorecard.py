@@ -10,7 +10,7 @@ variant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -21,9 +21,10 @@ from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
 from cluster.scenario.sections.dos import GRADES, MEASURED, METRICS, DosSection, Grade, grade
 from kits.market.dos.case_runs import CaseResult
-from kits.market.dos.cases import BASELINE, Case, Plan
+from kits.market.dos.cases import BASELINE, Plan
 from kits.market.dos.measures import Effect, measure_attack
-from kits.market.estimates import Estimate, by_bootstrap
+from kits.market.estimates import Cell, Estimate, Results, by_bootstrap
+from kits.market.trials import Trial
 
 REFERENCE: Final = "cip1"
 SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "spend_ratio")
@@ -33,16 +34,35 @@ SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "
 class Score:
     """The score of one attack on one variant: its metrics, grades and outcome."""
 
+    variant: str
     attack: str
-    effects: dict[int, Effect]
-    """Effects keyed by seed, of the seeds whose attacked run and baseline both have measures."""
     dos: DosSection
-    problems: tuple[str, ...] = ()
-    """Checks that failed and runs that crashed, with their seeds."""
-    crashed: bool = False
-    """Whether a run crashed."""
-    fails: bool = False
-    """Whether a check failed."""
+    ran: Mapping[int, CaseResult]
+    """Results keyed by seed, of the runs that ended."""
+    usual: Mapping[int, CaseResult]
+    """The same without the attack."""
+
+    @cached_property
+    def effects(self) -> dict[int, Effect]:
+        """Effects keyed by seed, of the seeds whose attacked run and baseline both have measures."""
+        pairs = {seed: (self.ran[seed].measures, self.usual[seed].measures) for seed in self.ran if seed in self.usual}
+        return {seed: measure_attack(run, usual) for seed, (run, usual) in pairs.items() if run and usual}
+
+    @property
+    def problems(self) -> list[str]:
+        """Checks that failed and runs that crashed, with their seeds."""
+        where = f"{self.variant}, {self.attack or 'no attack'}"
+        return [f"{where}, seed {seed}: {result.problem}" for seed, result in self.ran.items() if result.problem]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a run crashed."""
+        return any(result.crashed for result in self.ran.values())
+
+    @property
+    def fails(self) -> bool:
+        """Whether a check failed."""
+        return any(result.fails for result in self.ran.values())
 
     @property
     def recovered(self) -> bool:
@@ -54,12 +74,15 @@ class Score:
         """Whether attackers sent something with every seed."""
         return bool(self.effects) and all(effect.acted for effect in self.effects.values())
 
+    def values(self, name: str) -> list[float]:
+        """A metric of each seed that has it."""
+        found = [effect.metrics[name] for effect in self.effects.values()]
+        return [value for value in found if value is not None]
+
     @cached_property
     def metrics(self) -> dict[str, Estimate]:
         """The means over the seeds that have a value, keyed by metric; metrics without a value are left out."""
-        found = {name: [effect.metrics[name] for effect in self.effects.values()] for name in METRICS}
-        known = {name: [value for value in values if value is not None] for name, values in found.items()}
-        return {name: by_bootstrap(values) for name, values in known.items() if values}
+        return {name: by_bootstrap(values) for name in METRICS if (values := self.values(name))}
 
     @cached_property
     def grades(self) -> dict[str, Grade]:
@@ -106,7 +129,7 @@ class Score:
             "free": self.is_free,
             "acted": self.acted,
             "recovered": self.recovered,
-            "problems": list(self.problems),
+            "problems": self.problems,
             "intervals": {name: each and each.interval and list(each.interval) for name, each in found.items()},
             "values": {name: [effect.metrics[name] for effect in self.effects.values()] for name in METRICS},
         }
@@ -127,16 +150,41 @@ class Scorecard:
 
     plan: Plan
     dos: DosSection
+    results: Mapping[Trial, CaseResult]
+    """Results of the runs that ended."""
     commit: str
-    scores: dict[str, tuple[Score, ...]]
-    """Scores keyed by variant, each in the order of the attacks."""
-    baseline_problems: tuple[str, ...] = ()
-    """Checks that failed in runs without an attack, and such runs that crashed, as text."""
     interrupted: bool = False
-    crashed: bool = False
-    """Whether a run crashed."""
-    baseline_fails: bool = False
-    """Whether a check failed in a run without an attack."""
+
+    def _score(self, variant: str, attack: str) -> Score:
+        return Score(variant, attack, self.dos, self._ran(variant, attack), self._ran(variant, BASELINE))
+
+    def _ran(self, variant: str, attack: str) -> dict[int, CaseResult]:
+        ended = {seed: self.results.get(self.plan.trial(variant, attack, seed)) for seed in self.plan.seeds}
+        return {seed: result for seed, result in ended.items() if result is not None}
+
+    @cached_property
+    def scores(self) -> dict[str, tuple[Score, ...]]:
+        """Scores keyed by variant, each in the order of the attacks. Attacks of which no seed ended are left out."""
+        found = {}
+        for variant in self.plan.variants:
+            scores = (self._score(variant, attack) for attack in self.plan.attacks)
+            found[variant] = tuple(each for each in scores if each.effects or each.problems)
+        return found
+
+    @cached_property
+    def baselines(self) -> list[Score]:
+        """The runs of each variant without an attack."""
+        return [self._score(variant, BASELINE) for variant in self.plan.variants]
+
+    @property
+    def baseline_problems(self) -> list[str]:
+        """Checks that failed in runs without an attack, and such runs that crashed, as text."""
+        return [problem for each in self.baselines for problem in each.problems]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a run crashed."""
+        return any(result.crashed for result in self.results.values())
 
     @property
     def problems(self) -> list[str]:
@@ -153,18 +201,20 @@ class Scorecard:
     @cached_property
     def against(self) -> dict[tuple[str, str], Against]:
         """The scores of each variant but the reference against the reference's, keyed by variant and attack."""
-        usual = {score.attack: score for score in self.scores.get(self.reference, ())}
+        scores = {(variant, each.attack): each for variant, found in self.scores.items() for each in found}
+        results = Results(
+            {cell: {seed: effect.metrics for seed, effect in each.effects.items()} for cell, each in scores.items()}
+        )
         return {
-            (variant, score.attack): _against(score, usual[score.attack], self.dos)
-            for variant, scores in self.scores.items()
-            for score in scores
-            if variant != self.reference and score.attack in usual
+            (variant, attack): _against(results, (variant, attack), (self.reference, attack), self.dos)
+            for variant, attack in scores
+            if variant != self.reference and (self.reference, attack) in scores
         }
 
     @property
     def outcome(self) -> Outcome:
         found = [score.outcome for scores in self.scores.values() for score in scores]
-        if self.baseline_fails:
+        if any(each.fails for each in self.baselines):
             found.append(Outcome.FAIL)
         if self.interrupted or self.crashed or not found:
             found.append(Outcome.INCONCLUSIVE)
@@ -196,7 +246,7 @@ class Scorecard:
             "bounds": {name: list(bounds) for name, bounds in self.dos.bounds.items()},
             "at_least": self.dos.at_least,
             "confidence": CONFIDENCE,
-            "problems": list(self.baseline_problems),
+            "problems": self.baseline_problems,
             "interrupted": self.interrupted,
             "outcome": self.outcome.value,
         }
@@ -206,67 +256,14 @@ class Scorecard:
         return None if found is None else {"better": list(found.better), "worse": list(found.worse)}
 
 
-def make_scorecard(
-    plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], commit: str, interrupted: bool = False
-) -> Scorecard:
-    """The scorecard of the runs that ended. Seeds without a baseline are left out."""
-    scores: dict[str, tuple[Score, ...]] = {}
-    for variant in plan.variants:
-        found = [_score(plan, dos, results, variant, attack) for attack in plan.attacks]
-        scores[variant] = tuple(score for score in found if score is not None)
-    baseline = {case: result for case, result in results.items() if case.attack == BASELINE}
-    return Scorecard(
-        plan,
-        dos,
-        commit,
-        scores,
-        _problems(baseline.items()),
-        interrupted,
-        crashed=any(result.crashed for result in results.values()),
-        baseline_fails=any(result.fails for result in baseline.values()),
-    )
-
-
-def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], variant: str, attack: str) -> Score | None:
-    cases = [Case(variant, attack, seed) for seed in plan.seeds if Case(variant, attack, seed) in results]
-    effects: dict[int, Effect] = {}
-    for case in cases:
-        measures, baseline = results[case].measures, results.get(case._replace(attack=BASELINE))
-        if measures is not None and baseline is not None and baseline.measures is not None:
-            effects[case.seed] = measure_attack(measures, baseline.measures)
-    ran = [results[case] for case in cases]
-    problems = _problems(zip(cases, ran, strict=True))
-    if not effects and not problems:
-        return None
-    crashed, fails = any(each.crashed for each in ran), any(each.fails for each in ran)
-    return Score(attack, effects, dos, problems, crashed, fails)
-
-
-def _against(score: Score, usual: Score, dos: DosSection) -> Against:
+def _against(results: Results, cell: Cell, base: Cell, dos: DosSection) -> Against:
     """Compare an attack's score with the reference's, in each graded metric that is not measured on a machine."""
     better: list[str] = []
     worse: list[str] = []
-    pairs = [
-        (effect.metrics, usual.effects[seed].metrics) for seed, effect in score.effects.items() if seed in usual.effects
-    ]
     for name, bounds in dos.bounds.items():
-        if name in MEASURED:
-            continue
-        known = [(mine[name], theirs[name]) for mine, theirs in pairs]
-        changes = [mine - theirs for mine, theirs in known if mine is not None and theirs is not None]
-        if not changes:
-            continue
-        change = by_bootstrap(changes)
-        low, high = change.interval or (change.mean, change.mean)
+        changes = [] if name in MEASURED else results.differences((cell, name), (base, name))
+        low, high = by_bootstrap(changes).ends if changes else (0.0, 0.0)
         if low > 0 or high < 0:
             is_worse = (low > 0) is (bounds[0] < bounds[-1])
             (worse if is_worse else better).append(name)
     return Against(tuple(better), tuple(worse))
-
-
-def _problems(results: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
-    return tuple(
-        f"{case.variant}, {case.attack or 'no attack'}, seed {case.seed}: {result.problem}"
-        for case, result in results
-        if result.problem
-    )

@@ -85,6 +85,15 @@ class Experiment(ABC):
         """All combinations of levels."""
         return list(product(*self.factors.values()))
 
+    def effort(self, is_quick: bool) -> Effort:
+        return self.quick if is_quick else self.full
+
+    def seeds(self, is_quick: bool) -> range:
+        """The seeds. Those of a full run are others than those of a quick one: what a quick look suggested is not
+        confirmed by the same draws."""
+        first = 0 if is_quick else self.quick.seeds
+        return range(first, first + self.effort(is_quick).seeds)
+
     @abstractmethod
     def setup(self, cell: Cell, blocks: int) -> Setup:
         """The market of a cell. ``blocks``: its length."""

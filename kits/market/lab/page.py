@@ -19,7 +19,7 @@ from cluster.report.svg import COLOURS, Chart, Series, render
 from cluster.report.svg import number as short_number
 from kits.market.estimates import Cell, Estimate, Level, Results
 from kits.market.lab.experiment import Experiment, Plot
-from kits.market.lab.running import Lab, effort_of, seeds_of
+from kits.market.lab.running import Lab
 
 INDEX_FILE: Final = "index.html"
 DODGE: Final = 0.09
@@ -66,14 +66,14 @@ def render_index(lab: Lab) -> str:
 
 def render_experiment(lab: Lab, experiment: Experiment) -> str:
     """The result page of an experiment, as HTML."""
-    results, effort = lab.results(experiment), effort_of(experiment, lab.is_quick)
+    results, effort = lab.results(experiment), experiment.effort(lab.is_quick)
     return render_page(
         "lab.html.j2",
         lab=lab,
         experiment=experiment,
         decision=lab.decision(experiment),
         effort=effort,
-        seeds=seeds_of(experiment, lab.is_quick),
+        seeds=experiment.seeds(lab.is_quick),
         runs=counted(len(experiment.cells()) * effort.seeds, "run"),
         panels=[
             _panel(experiment, results, plot, fixed, f"plot-{place}-{part}")
@@ -158,7 +158,7 @@ def plot_chart(experiment: Experiment, results: Results, plot: Plot, fixed: dict
             if results.has(cell, plot.measure):
                 estimate = results.mean(cell, plot.measure)
                 points.append((at + shift, estimate.mean))
-                intervals.append(estimate.interval or (estimate.mean, estimate.mean))
+                intervals.append(estimate.ends)
         name = ", ".join(map(_level, combination))
         series.append(Series(name, points, style, place, intervals=intervals))
     title = ", ".join([plot.title, *(f"{name} {_level(level)}" for name, level in fixed.items())])

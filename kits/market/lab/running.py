@@ -1,4 +1,4 @@
-"""Runs the experiments of a lab over Ray: progress, interruption, continuation, the table.
+"""Runs the experiments of a lab: continuation, the table, the results.
 
 The log ``runs.jsonl`` gets a line for each run as it ends. A lab that was interrupted goes on in its folder. The table
 is written when all runs ended, and pages are made from the table alone: they show the numbers that the digest covers.
@@ -12,73 +12,34 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from rich.console import Console
 
-from cluster.commands.console.output import print_line
-from cluster.commands.console.progress_bar import is_tenth, progress_bar
-from cluster.commands.sweeps.fanout import run_each
 from cluster.commands.sweeps.log import LineLog
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
-from cluster.common.wording import counted
 from kits.market.estimates import Cell, Results
-from kits.market.lab.experiment import Decision, Effort, Experiment
+from kits.market.lab.experiment import Decision, Experiment
 from kits.market.lab.measures import range_of
 from kits.market.lab.table import TABLE_FILE, Row, digest, read_table, write_table
+from kits.market.trials import Trial, cell_text, run_trials
 
 LOG_FILE: Final = "runs.jsonl"
 SUMMARY_FILE: Final = "lab.json"
 FORMAT: Final = "stampede-lab/1"
 EFFORTS: Final = {False: "full", True: "quick"}
 
-Key = tuple[str, str, int]
-"""Name of the experiment, cell as text, and seed of a run."""
 
-
-class Run(NamedTuple):
-    """One run that is to be made."""
-
-    experiment: Experiment
-    cell: Cell
-    seed: int
-    effort: Effort
-
-    @property
-    def key(self) -> Key:
-        return self.experiment.name, cell_text(self.cell), self.seed
-
-
-def cell_text(cell: Cell) -> str:
-    """The levels of a cell, separated by spaces."""
-    return " ".join(map(str, cell))
-
-
-def effort_of(experiment: Experiment, is_quick: bool) -> Effort:
-    return experiment.quick if is_quick else experiment.full
-
-
-def seeds_of(experiment: Experiment, is_quick: bool) -> range:
-    """The seeds of an experiment. Those of a full run are others than those of a quick one: what a quick look suggested
-    is not confirmed by the same draws.
-    """
-    first = 0 if is_quick else experiment.quick.seeds
-    return range(first, first + effort_of(experiment, is_quick).seeds)
-
-
-def plan(experiments: Sequence[Experiment], is_quick: bool) -> list[Run]:
-    """All runs of experiments, in the order of the table."""
-    found = []
-    for experiment in experiments:
-        effort = effort_of(experiment, is_quick)
-        seeds = seeds_of(experiment, is_quick)
-        found += [Run(experiment, cell, seed, effort) for cell in experiment.cells() for seed in seeds]
-    return found
+def plan(experiments: Sequence[Experiment], is_quick: bool) -> list[Trial]:
+    """All trials of experiments, in the order of the table."""
+    return [
+        Trial(each.name, cell, seed) for each in experiments for cell in each.cells() for seed in each.seeds(is_quick)
+    ]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -117,10 +78,10 @@ class Lab:
         """The content of ``lab.json``."""
         experiments = {}
         for each in self.experiments:
-            decision, effort = self.decision(each), effort_of(each, self.is_quick)
+            decision, effort = self.decision(each), each.effort(self.is_quick)
             experiments[each.name] = {
                 "blocks": effort.blocks,
-                "seeds": list(seeds_of(each, self.is_quick)),
+                "seeds": list(each.seeds(self.is_quick)),
                 "cells": len(each.cells()),
                 "digest": self.digest_of(each),
                 "answer": decision.answer,
@@ -176,8 +137,7 @@ def _checked(folder: Path, lab: Lab, written_digest: str) -> Lab:
     path = folder / TABLE_FILE
     if lab.digest != written_digest:
         raise BadInput(f"{path}: its digest is {lab.digest}, {SUMMARY_FILE} says {written_digest}")
-    expected = [run.key for run in plan(lab.experiments, lab.is_quick)]
-    if [(row.experiment, row.cell, row.seed) for row in lab.rows] != expected:
+    if [row.key for row in lab.rows] != [trial.key for trial in plan(lab.experiments, lab.is_quick)]:
         raise BadInput(f"{path}: its experiments had other factors or seeds at commit {lab.commit}")
     return lab
 
@@ -185,72 +145,49 @@ def _checked(folder: Path, lab: Lab, written_digest: str) -> Lab:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-class LabLog(LineLog[Row]):
-    """The runs that ended, on disk. Only a lab of the same plan and commit may continue it."""
-
-    def __init__(self, folder: Path, begun: dict[str, str]) -> None:
-        """Open or create the log. ``begun`` identifies the lab. Raises :class:`BadInput`."""
-        self.ended: dict[Key, Row] = {}
-        super().__init__(folder / LOG_FILE, Row, "lab", begun)
-
-    def _take(self, row: Row) -> None:
-        self.ended[row.experiment, row.cell, row.seed] = row
-
-
-def identity(runs: Sequence[Run], is_quick: bool, commit: str) -> dict[str, str]:
+def identity(experiments: Sequence[Experiment], is_quick: bool, commit: str) -> dict[str, str]:
     """What must be equal for a lab to go on: experiments, effort, plan (as a digest) and commit."""
-    text = "\n".join(f"{' '.join(map(str, run.key))} {run.effort.blocks}" for run in runs)
+    blocks = {each.name: each.effort(is_quick).blocks for each in experiments}
+    trials = plan(experiments, is_quick)
+    text = "\n".join(" ".join(map(str, (*each.key, blocks[each.question]))) for each in trials)
     return {
-        "list of experiments": ", ".join(dict.fromkeys(run.experiment.name for run in runs)),
+        "list of experiments": ", ".join(blocks),
         "effort": EFFORTS[is_quick],
         "plan": hashlib.sha256(text.encode()).hexdigest()[:16],
         "commit": commit,
     }
 
 
-def run_one(run: Run) -> Row:
-    """Make one run, in a worker. Raises :class:`HarnessError` if a measure is no finite number."""
-    measures = run.experiment.run(run.cell, run.seed, run.effort)
+def run_one(experiments: Sequence[Experiment], is_quick: bool, trial: Trial) -> Row:
+    """Run a trial, in a worker. Raises :class:`HarnessError` if a measure is no finite number."""
+    experiment = next(each for each in experiments if each.name == trial.question)
+    measures = experiment.run(trial.cell, trial.seed, experiment.effort(is_quick))
     for name, value in measures.items():
         if not math.isfinite(value):
-            raise HarnessError(f"{run.experiment.name} {cell_text(run.cell)}, seed {run.seed}: {name} is {value}")
-    return Row(run.experiment.name, cell_text(run.cell), run.seed, measures)
+            raise HarnessError(f"{trial}: {name} is {value}")
+    return Row(*trial.key, measures)
 
 
 def run_lab(
     experiments: Sequence[Experiment], is_quick: bool, folder: Path, workers: int | None, console: Console
 ) -> Lab:
-    """Make all runs that the log in ``folder`` does not contain yet, and write the table and its summary.
+    """Run all trials that the log in ``folder`` does not contain yet, and write the table and its summary.
 
-    ``workers`` is the number of runs at a time (``None``: one for each processor of this machine or of the cluster).
-    A signal raises :class:`KeyboardInterrupt`. Raises :class:`~cluster.common.errors.HarnessError`.
+    Arguments and errors are those of :func:`~kits.market.trials.run_trials`.
     """
-    commit, runs = checkout_commit(), plan(experiments, is_quick)
-    with closing(LabLog(folder, identity(runs, is_quick, commit))) as log:
-        left = [run for run in runs if run.key not in log.ended]
-        _run_all(left, len(runs), log, workers, console)
-        rows = [log.ended[run.key] for run in runs]
-    write_table(folder / TABLE_FILE, rows)
+    commit, trials = checkout_commit(), plan(experiments, is_quick)
+    with closing(LineLog[Row](folder / LOG_FILE, Row, "lab", identity(experiments, is_quick, commit))) as log:
+        before = {row.key for row in log.entries}
+        left = [trial for trial in trials if trial.key not in before]
+        work = partial(run_one, experiments, is_quick)
+        with closing(run_trials(work, left, workers, console, len(before))) as ended:
+            for _, row in ended:
+                log.add(row)
+        rows = {row.key: row for row in log.entries}
+    write_table(folder / TABLE_FILE, [rows[trial.key] for trial in trials])
     lab = Lab(experiments, is_quick, commit, read_table(folder / TABLE_FILE))
     write_json_for_user(folder / SUMMARY_FILE, lab.page())
     return lab
-
-
-def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, console: Console) -> None:
-    before = total - len(left)
-    done_before = f", {before:,} of them done before" if before else ""
-    print_line(console, f"{counted(total, 'run')}{done_before}")
-    if not left:
-        return
-    with progress_bar(console) as progress:
-        bar = progress.add_task("lab", total=total, completed=before)
-        ended = run_each(run_one, left, workers, "run", lambda line: print_line(progress.console, line))
-        with closing(ended):
-            for count, (_, row) in enumerate(ended, start=before + 1):
-                log.add(row)
-                progress.update(bar, completed=count, description=row.experiment)
-                if progress.disable and is_tenth(count, total):
-                    print_line(console, f"{count:,} of {total:,} runs")
 
 
 def listed(experiments: Sequence[Experiment]) -> str:
@@ -266,7 +203,7 @@ def listed(experiments: Sequence[Experiment]) -> str:
             "rule": each.rule,
             "cells": len(each.cells()),
             **{
-                effort: {"blocks": effort_of(each, is_quick).blocks, "seeds": list(seeds_of(each, is_quick))}
+                effort: {"blocks": each.effort(is_quick).blocks, "seeds": list(each.seeds(is_quick))}
                 for is_quick, effort in EFFORTS.items()
             },
         }

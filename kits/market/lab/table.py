@@ -20,6 +20,7 @@ import numpy as np
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user
+from kits.market.trials import Key
 
 TABLE_FILE: Final = "lab.npz"
 DIGITS: Final = 9
@@ -38,6 +39,10 @@ class Row(msgspec.Struct, frozen=True):
     """The levels as text, in the order of the factors."""
     seed: int
     measures: dict[str, float]
+
+    @property
+    def key(self) -> Key:
+        return self.experiment, self.cell, self.seed
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ from typing import Any
 from cluster.scenario import scenario_from
 from cluster.scenario.sections.dos import ATTACK_NAMES, DosSection
 from kits.market.dos.case_runs import CaseResult
-from kits.market.dos.cases import BASELINE, Case, make_plan, make_variants
+from kits.market.dos.cases import BASELINE, make_plan, make_variants
 from kits.market.dos.measures import RunMeasures, Window
-from kits.market.dos.scorecard import Scorecard, make_scorecard
+from kits.market.dos.scorecard import Scorecard
 
 HEARTBEAT = {"workload": "heartbeat", "count": 2, "interval_ms": 400}
 SMALL: dict[str, Any] = {
@@ -41,9 +41,10 @@ def card(
     """The scorecard of ``same-block``: one seed for each result. ``usual``: measures of the baseline."""
     seeds, scenario = range(len(results)), scenario_from(SMALL)
     plan = make_plan(scenario, ["same-block"], make_variants(scenario, [], []), seeds, is_quick=False)
-    found = {Case("cip1", BASELINE, seed): CaseResult(measures(spend=0, **(usual or {})), **baseline) for seed in seeds}
-    found |= {Case("cip1", "same-block", seed): result for seed, result in zip(seeds, results, strict=True)}
-    return make_scorecard(plan, dos or DosSection(), found, "test")
+    usual_run = CaseResult(measures(spend=0, **(usual or {})), **baseline)
+    found = {plan.trial("cip1", BASELINE, seed): usual_run for seed in seeds}
+    found |= {plan.trial("cip1", "same-block", seed): result for seed, result in zip(seeds, results, strict=True)}
+    return Scorecard(plan, dos or DosSection(), found, "test")
 
 
 def large_card(seeds: range, worse: int = 0) -> Scorecard:
@@ -52,11 +53,11 @@ def large_card(seeds: range, worse: int = 0) -> Scorecard:
     variants = make_variants(scenario, ["cip1", "hardened", "fifo"], ["SCAN_LIMIT=1024"])
     plan = make_plan(scenario, ATTACK_NAMES, variants, seeds, is_quick=False)
     results = {}
-    for case in plan.cases:
-        if case.attack == BASELINE:
-            results[case] = CaseResult(measures(spend=0, state_bytes=10_000))
+    for trial in plan.trials:
+        if trial.cell[1] == BASELINE:
+            results[trial] = CaseResult(measures(spend=0, state_bytes=10_000))
         else:
             late, fires = random.choice([0, 0, 2, 5, 12, 40]) + random.randrange(2) + worse, random.randrange(20, 61)
             spend = random.choice([0, 10**13])
-            results[case] = attacked(late, fires=fires, spend=spend, state_bytes=90_000, cpu_s=[0.1], full_block_s=0.2)
-    return make_scorecard(plan, DosSection(), results, "0123456789ab")
+            results[trial] = attacked(late, fires=fires, spend=spend, state_bytes=90_000, cpu_s=[0.1], full_block_s=0.2)
+    return Scorecard(plan, DosSection(), results, "0123456789ab")

@@ -12,6 +12,6 @@ from tests.validator.policies.own_policies import HASHED
 def test_the_first_run_of_a_scorecard_is_executed_again() -> None:
     scenario = Scenario.model_validate(RUN | {"chain": {"policy": {"name": "hashed", "source": HASHED}}})
     plan = make_plan(scenario, ["same-block"], make_variants(scenario, [], []), (7, 8), is_quick=False)
-    first, second = (run_case(plan, case) for case in plan.cases[:2])
+    first, second = (run_case(plan, trial) for trial in plan.trials[:2])
     assert first.problem.startswith("state_roots: two executions of block ")
     assert second.problem == ""

@@ -22,9 +22,9 @@ from cluster.scenario.sections.chain import OwnPolicy
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
-from kits.market.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
+from kits.market.dos.cases import BASELINE, OWN, make_plan, make_variants
 from kits.market.dos.measures import Window
-from kits.market.dos.scorecard import Against, Scorecard, make_scorecard
+from kits.market.dos.scorecard import Against, Scorecard
 from kits.market.dos.scorecard_output import COLUMNS, against, cell, ordered, print_scorecard, summary
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
@@ -46,7 +46,7 @@ def test_each_attack_runs_beside_the_same_users_without_it() -> None:
     plan = make_plan(scenario(), [], make_variants(scenario(), [], []), (1, 2), is_quick=False)
     assert plan.attacks == tuple(attack.name for attack in ATTACKS)
     assert set(plan.attacks) == {name for name, workload in WORKLOADS.items() if workload.is_attack}
-    assert len(plan.cases) == len(set(plan.cases)) == 2 * (1 + len(ATTACKS))
+    assert len(plan.trials) == len(set(plan.trials)) == 2 * (1 + len(ATTACKS))
     assert plan.window == WINDOW
     baseline, attack = plan.scenario("cip1", BASELINE), plan.scenario("cip1", "lane-cells")
     assert list(attack.load.genesis_accounts(1))[:2] == list(baseline.load.genesis_accounts(1))
@@ -361,11 +361,11 @@ def test_a_failed_check_fails_whatever_the_grade_and_a_crash_is_no_verdict() -> 
 
 def test_an_interrupted_scorecard_has_the_seeds_that_ended() -> None:
     whole = card(attacked(late=2), attacked(late=4))
-    results = {Case("cip1", name, 0): attacked(late) for name, late in ((BASELINE, 0), ("same-block", 2))}
-    part = make_scorecard(whole.plan, DosSection(), results, "test", interrupted=True)
+    results = {whole.plan.trial("cip1", name, 0): attacked(late) for name, late in ((BASELINE, 0), ("same-block", 2))}
+    part = Scorecard(whole.plan, DosSection(), results, "test", interrupted=True)
     assert part.page()["attacks"]["same-block"]["seeds"] == [0]
     assert part.exit_code is ExitCode.INCONCLUSIVE
-    none = make_scorecard(whole.plan, DosSection(), {}, "test", interrupted=True)
+    none = Scorecard(whole.plan, DosSection(), {}, "test", interrupted=True)
     assert (none.page()["attacks"], none.exit_code) == ({}, ExitCode.INCONCLUSIVE)
 
 
@@ -374,12 +374,14 @@ def held(*changes: dict[str, Any]) -> Scorecard:
     one, seeds = scenario_from(SMALL), range(len(changes))
     plan = make_plan(one, ["same-block"], make_variants(one, ["fifo", "cip1"], []), seeds, is_quick=False)
     found = {
-        Case(variant, BASELINE, seed): CaseResult(measures(spend=0)) for variant in plan.variants for seed in seeds
+        plan.trial(variant, BASELINE, seed): CaseResult(measures(spend=0))
+        for variant in plan.variants
+        for seed in seeds
     }
-    found |= {Case("cip1", "same-block", seed): attacked(late=30, fires=20 + seed) for seed in seeds}
+    found |= {plan.trial("cip1", "same-block", seed): attacked(late=30, fires=20 + seed) for seed in seeds}
     for seed, change in enumerate(changes):
-        found[Case("fifo", "same-block", seed)] = attacked(**{"late": 30, "fires": 20 + seed, **change})
-    return make_scorecard(plan, DosSection(), found, "test")
+        found[plan.trial("fifo", "same-block", seed)] = attacked(**{"late": 30, "fires": 20 + seed, **change})
+    return Scorecard(plan, DosSection(), found, "test")
 
 
 @pytest.mark.parametrize(
@@ -425,7 +427,7 @@ def test_the_worst_attack_stands_first() -> None:
     (score,) = card(attacked(late=2)).scores["cip1"]
     (worse,) = card(attacked(late=30)).scores["cip1"]
     (bad,) = card(attacked(late=25)).scores["cip1"]
-    none = replace(score, effects={})
+    none = replace(score, ran={})
     assert ordered((score, bad, worse, none)) == [worse, bad, score, none]
 
 
@@ -456,7 +458,7 @@ def test_a_full_block_is_measured_once_for_the_parameters_of_a_chain(monkeypatch
 def test_a_crash_of_a_run_is_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(scenario(), ["same-block"], make_variants(scenario(), [], []), (1,), is_quick=False)
     monkeypatch.setattr("cluster.watches.watched_simulation.simulate", lambda given, seed: 1 // 0)
-    result = run_case(plan, Case("cip1", BASELINE, 1))
+    result = run_case(plan, plan.trial("cip1", BASELINE, 1))
     assert result.measures is None
     assert result.problem.startswith("crashed: ZeroDivisionError")
 

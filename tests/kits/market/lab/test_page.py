@@ -71,8 +71,7 @@ def test_a_full_lab_has_no_warning_and_another_command(lab: Lab) -> None:
 
 
 def run_rows(is_quick: bool) -> list[Row]:
-    runs = plan([SLOPE], is_quick)
-    return [run_one(each) for each in runs]
+    return [run_one([SLOPE], is_quick, trial) for trial in plan([SLOPE], is_quick)]
 
 
 def test_the_index_has_each_experiment_and_the_digest_of_all(lab: Lab) -> None:

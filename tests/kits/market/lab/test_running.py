@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from cluster.common.errors import BadInput, HarnessError
+from kits.market import trials
 from kits.market.estimates import Cell
 from kits.market.lab import running
 from kits.market.lab.experiment import Effort, Experiment
@@ -58,16 +59,15 @@ class Interrupted(Slope):
 
 
 def test_the_plan_has_each_cell_and_seed_of_the_effort() -> None:
-    runs = plan(BOTH, is_quick=True)
-    assert len(runs) == len({run.key for run in runs}) == 2 * 6 * 2
-    assert {run.effort for run in runs} == {Effort(10, 2)}
-    assert runs[0].key == ("slope", "plain -1", 0)
+    found = plan(BOTH, is_quick=True)
+    assert len(found) == len({trial.key for trial in found}) == 2 * 6 * 2
+    assert found[0].key == ("slope", "plain -1", 0)
     assert len(plan([SLOPE], is_quick=False)) == 6 * 4
 
 
 def test_a_lab_has_its_rows_and_decisions(tmp_path: Path) -> None:
     lab = ran(tmp_path / "out")
-    assert [(row.experiment, row.cell, row.seed) for row in lab.rows] == [run.key for run in plan(BOTH, True)]
+    assert [row.key for row in lab.rows] == [trial.key for trial in plan(BOTH, True)]
     results = lab.results(SLOPE)
     assert results.values(("steep", 4), "y") == [12, pytest.approx(12 + 1 / 7)]
     page = json.loads((tmp_path / "out" / SUMMARY_FILE).read_text())
@@ -123,23 +123,9 @@ def test_progress_without_a_terminal_is_a_line_a_tenth(tmp_path: Path) -> None:
 def test_runs_are_logged_whatever_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ran(tmp_path / "out")
     monkeypatch.setattr(
-        running, "run_each", lambda work, items, *_: ((n, work(items[n])) for n in reversed(range(len(items))))
+        trials, "run_each", lambda work, items, *_: ((n, work(items[n])) for n in reversed(range(len(items))))
     )
-    monkeypatch.setattr(running, "closing", _Unclosed)
     assert ran(tmp_path / "reversed").digest == whole.digest
-
-
-class _Unclosed:
-    """Like ``closing``, for what may have no ``close``."""
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-
-    def __enter__(self) -> object:
-        return self.held
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 OTHERS = {
