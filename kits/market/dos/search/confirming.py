@@ -8,7 +8,7 @@ it does at least :data:`CONFIRMED_SHARE` of its harm with every seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -16,14 +16,10 @@ from typing import Final, NamedTuple
 
 from cluster.commands.sweeps.fanout import run_each
 from cluster.common.interrupts import Interrupts
-from cluster.scenario import Scenario
-from kits.market.dos.measures import ExecutedBlock, RunMeasures, measure_run
-from kits.market.dos.search.evaluation import Found, Problem
-from kits.market.dos.search.log import Line
-from kits.market.dos.search.shrinking import AttackShrinker
-from kits.market.dos.search.space import Attack
-from validator.chain.block import BlockReceipts
-from validator.primitives.codec import decode
+from cluster.common.shrinking import Shrinker, ddmin
+from kits.market.dos.search.evaluation import Checkpoint, Found, Problem, in_simulator, nothing
+from kits.market.dos.search.searching import Line
+from kits.market.dos.search.space import Attack, Part, Value
 
 CONFIRM_SEEDS: Final = 3
 """Number of seeds with which an attack is simulated: the seed of the search, and the seeds after it."""
@@ -32,6 +28,8 @@ CONFIRMED_SHARE: Final = 0.5
 SHRINK_RUNS: Final = 80
 KEPT_SHARE: Final = 0.9
 """Share of an attack's figure that the shrunk attack must keep."""
+Stated = tuple[int, str, Value]
+"""A stated gene: the index of its part, its name, its value."""
 
 
 class Confirmed(NamedTuple):
@@ -75,7 +73,7 @@ def confirm(
         yield from (found for _, found in ended)
 
 
-def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:
+def confirmed(problem: Problem, line: Line, checkpoint: Checkpoint = nothing) -> Confirmed:
     """Shrink a candidate, simulate the shrunk attack, and decide whether it is confirmed."""
     whole = problem.evaluate(line.attack)
     shrinker = AttackShrinker(problem, line.attack, whole, SHRINK_RUNS, KEPT_SHARE, checkpoint)
@@ -89,34 +87,50 @@ def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lam
     return Confirmed(line, attack, shrinker.runs, shrinker.failure, simulated, is_confirmed)
 
 
-def simulated_attack(problem: Problem, attack: Attack, checkpoint: Callable[[], None] = lambda: None) -> Found:
+def simulated_attack(problem: Problem, attack: Attack, checkpoint: Checkpoint = nothing) -> Found:
     """The effect of an attack in the simulator, with the problem's seed."""
-    return problem.compare(_measure(problem, problem.attacked(attack), checkpoint), _baseline(problem, checkpoint))
+    return problem.evaluate(attack, in_simulator, checkpoint)
 
 
-_baselines: dict[Problem, RunMeasures] = {}
-"""Measures of the simulated runs without attack, cached in this process."""
+class AttackShrinker(Shrinker[Attack, Found]):
+    """Shrinks one attack, with at most ``runs`` runs on the trial chain. A signal raises :class:`KeyboardInterrupt`.
 
+    Groups are removed, then single genes, so that their defaults apply; then the numbers of users are halved.
+    """
 
-def _baseline(problem: Problem, checkpoint: Callable[[], None]) -> RunMeasures:
-    if problem not in _baselines:
-        _baselines[problem] = _measure(problem, problem.honest, checkpoint)
-    return _baselines[problem]
+    def __init__(
+        self, problem: Problem, attack: Attack, whole: Found, runs: int, share: float, checkpoint: Checkpoint
+    ) -> None:
+        """``whole`` is the attack's effect. ``share`` is the share of its figure that a smaller attack must reach."""
 
+        def similar(smaller: Attack) -> Found | None:
+            checkpoint()
+            found = problem.evaluate(smaller)
+            return found if problem.objective.keeps(found.fitness, whole.fitness, share) else None
 
-def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None]) -> RunMeasures:
-    # Imported here since it loads the simulator.
-    from cluster.watches.watched_simulation import simulate
+        super().__init__(attack, whole, similar, runs)
 
-    record = simulate(fast(scenario), problem.seed, checkpoint=checkpoint, shortcuts=True)
-    if record.interrupted:
-        raise KeyboardInterrupt
-    chain = max((validator.blocks for validator in record.validators), key=len)
-    blocks = [ExecutedBlock(decode(block.receipts, BlockReceipts)) for block in chain[: problem.blocks]]
-    return measure_run(blocks, scenario.load, problem.seed, problem.window)
+    def search(self) -> Attack:
+        """Shrink the attack; returns the smallest attack found."""
+        return self.shrink(self._parts, self._genes, self._halve_counts)
 
+    def _parts(self) -> None:
+        ddmin(self.best, lambda parts: bool(parts) and self.holds(parts))
 
-def fast(scenario: Scenario) -> Scenario:
-    """The scenario with cheaper signatures of votes. Nothing that is measured depends on these signatures."""
-    section = scenario.consensus.model_copy(update={"signatures": "keyed-hash"})
-    return scenario.model_copy(update={"consensus": section})
+    def _genes(self) -> None:
+        ddmin([(at, name, value) for at, part in enumerate(self.best) for name, value in part.items()], self._has_only)
+
+    def _has_only(self, stated: Sequence[Stated]) -> bool:
+        parts: Attack = [{} for _ in self.best]
+        for place, name, value in stated:
+            parts[place][name] = value
+        return self.holds(parts)
+
+    def _halve_counts(self) -> None:
+        for place in range(len(self.best)):
+            while (count := int(self.best[place].get("count", 1))) > 1:
+                part: Part = {**self.best[place], "count": count // 2}
+                if count // 2 == 1:
+                    del part["count"]
+                if not self.holds([*self.best[:place], part, *self.best[place + 1 :]]):
+                    break

@@ -25,10 +25,8 @@ from cluster.scenario.code.gate import option_for
 from cluster.scenario.overrides import Change, options_text
 from kits.market.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from kits.market.dos.search.evaluation import Problem
-from kits.market.dos.search.evolution import size_of
-from kits.market.dos.search.log import Line
 from kits.market.dos.search.objectives import Objective
-from kits.market.dos.search.searching import Limits, Searched, search
+from kits.market.dos.search.searching import Limits, Line, Searched, search, size_of
 from kits.market.dos.search.space import Attack, with_load
 
 FOUND_FILE: Final = "found.yaml"

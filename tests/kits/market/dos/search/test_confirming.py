@@ -18,9 +18,9 @@ from cluster.scenario.sections.chain import OwnPolicy
 from kits.market.dos.search import confirming, search_run
 from kits.market.dos.search.confirming import CONFIRM_SEEDS, confirm, confirmed, simulated_attack
 from kits.market.dos.search.evaluation import Found, Problem
-from kits.market.dos.search.log import Line
 from kits.market.dos.search.objectives import NOTHING, OBJECTIVES, Fitness
 from kits.market.dos.search.search_run import FOUND_FILE, without_attackers
+from kits.market.dos.search.searching import Line
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.planted import WEAKNESSES
 from tests.kits.market.dos.search.test_objectives import PLAIN
@@ -39,7 +39,7 @@ def starves(share: float) -> Found:
 class MadeUp(Problem):
     """Each attack starves six tenths on the trial chain."""
 
-    def evaluate(self, attack: Attack) -> Found:
+    def evaluate(self, attack: Attack, *_: Any, **__: Any) -> Found:
         return starves(0.6)
 
 

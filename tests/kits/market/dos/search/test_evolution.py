@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from kits.market.dos.search.evolution import GENERATION, RANDOM, candidates, ranking, size_of
-from kits.market.dos.search.log import Line
 from kits.market.dos.search.objectives import Fitness
+from kits.market.dos.search.searching import GENERATION, RANDOM, Line, candidates, ranking, size_of
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.test_space import SPACE
 

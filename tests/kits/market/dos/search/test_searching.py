@@ -14,11 +14,9 @@ from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
 from kits.market.dos.search import searching
 from kits.market.dos.search.evaluation import Problem
-from kits.market.dos.search.evolution import RANDOM
-from kits.market.dos.search.log import LOG_FILE, Line
 from kits.market.dos.search.objectives import NOTHING
 from kits.market.dos.search.search_run import different
-from kits.market.dos.search.searching import Candidate, Limits, Searched, evaluated, search
+from kits.market.dos.search.searching import LOG_FILE, RANDOM, Candidate, Limits, Line, Searched, evaluated, search
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.planted import WEAKNESSES
 from tests.kits.market.dos.search.test_evolution import fitness_of

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from kits.market.dos.search.confirming import AttackShrinker
 from kits.market.dos.search.evaluation import Found, Problem
 from kits.market.dos.search.objectives import Fitness
-from kits.market.dos.search.shrinking import AttackShrinker
 from kits.market.dos.search.space import Attack
 from tests.kits.market.dos.search.planted import WEAKNESSES
 from tests.kits.market.dos.search.test_objectives import PLAIN
@@ -16,7 +18,7 @@ LARGE: Attack = [{"burn": 9, "jobs": 2}, {"count": 32, "grind": 4, **NEEDED, "tr
 class Landscape(Problem):
     """An attack harms if a part has what is needed, and at least five users."""
 
-    def evaluate(self, attack: Attack) -> Found:
+    def evaluate(self, attack: Attack, *_: Any, **__: Any) -> Found:
         harms = any(part.items() >= NEEDED.items() and int(part.get("count", 1)) >= 5 for part in attack)
         return Found(Fitness(1.0, 10.0 if harms else 1.0, 0.0), PLAIN)
 

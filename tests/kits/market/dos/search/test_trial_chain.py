@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from kits.market.dos.search.evaluation import Problem
@@ -59,11 +57,3 @@ def test_a_planted_bug_runs_only_if_the_scenario_plants_it(is_planted: bool) -> 
 def test_an_attack_that_does_nothing_has_no_fitness() -> None:
     found = small("ground-ties").evaluate([{"above_backlog": 900}])
     assert found.fitness == NOTHING and not found.effect.acted
-
-
-def test_a_problem_travels_without_what_it_computed() -> None:
-    problem = small("ground-ties")
-    assert problem.baseline.blocks > 0
-    copy = pickle.loads(pickle.dumps(problem))
-    assert copy == problem and hash(copy) == hash(problem)
-    assert "baseline" not in vars(copy)
