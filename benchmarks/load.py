@@ -30,12 +30,16 @@ from sink_endpoint import endpoint
 
 import stampede
 from cluster.common.errors import ExitCode
-from kits.market.dos.search.search_run import search_candidates_per_minute
+from cluster.common.interrupts import Interrupts
+from cluster.common.units import SECONDS_PER_MINUTE
+from kits.market.dos.search.search_run import load_problem
+from kits.market.dos.search.searching import Limits, search
 from loadgen.client import ValidatorClient
 from loadgen.runplan import RunPlan, Statistics
 from loadgen.workloads import LoadPlan, Observation
 from validator.chain.transactions import signed_message
 
+SEARCHED, BUDGET = Path("narrow-lanes"), 5 * 10**13
 SEED = 1
 ROOT = Path(__file__).resolve().parents[1]
 CHAIN_ID = "benchmark"
@@ -109,8 +113,13 @@ def lanes(size: Size) -> list[Lane]:
 
 
 def _searching(candidates: int, processors: int, blocks: int) -> float:
-    with folder() as path:
-        return search_candidates_per_minute(path / "search", candidates, processors, blocks)
+    """The rate of a search, with the start of Ray. Raises :class:`KeyboardInterrupt` if a signal ended it."""
+    problem = load_problem(SEARCHED, (), "lateness", BUDGET, None, blocks)
+    with folder() as path, Interrupts() as interrupts:
+        searched = search(problem, path / "search", Limits(None, candidates), processors, interrupts)
+    if searched.interrupted:
+        raise KeyboardInterrupt
+    return searched.evaluated / searched.seconds * SECONDS_PER_MINUTE
 
 
 # --- one endpoint -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ import pytest
 
 from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.simulation.driver import Simulation
-from kits.market.dos.search import search_run
 from tests.benchmarks.test_simulator import load
 
 RUNS: Final[dict[str, Callable[[Any], object]]] = {
@@ -36,8 +34,9 @@ def raised(simulation: Simulation) -> bool:
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_search_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark: Any = load("load", monkeypatch)
     searched = SimpleNamespace(interrupted=True, evaluated=1, seconds=1.0)
-    monkeypatch.setattr(search_run, "search", lambda *given: searched)
+    monkeypatch.setattr(benchmark, "search", lambda *given: searched)
     with pytest.raises(KeyboardInterrupt):
-        search_run.search_candidates_per_minute(tmp_path, 1, 1, 20)
+        benchmark._searching(1, 1, 20)

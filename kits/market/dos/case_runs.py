@@ -9,14 +9,18 @@ Processor time varies between machines and runs. Everything else of a simulated 
 
 from __future__ import annotations
 
+import gc
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
+import numpy as np
 from rich.console import Console
 
 from cluster.audit.reexecution.again import execute_again
@@ -28,6 +32,7 @@ from cluster.commands.sweeps.outcome import crashed
 from cluster.common.checkout import checkout_commit
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from kits.market.dos.cases import BASELINE, Plan
@@ -35,6 +40,7 @@ from kits.market.dos.measures import ExecutedBlock, RunMeasures, block_rate, mea
 from kits.market.trials import Trial
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import Genesis, Policy, PolicyFile
+from validator.node.executor.executor import Executor
 from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 
@@ -42,6 +48,8 @@ NO_ATTACK: Final = "no-attack"
 """Part of the folder name of a run without an attack."""
 FULL_BLOCKS_KEPT: Final = 16
 """Maximum number of cached results of :func:`full_block_s` in a process."""
+OF_THE_PROGRAM: Final = (type, ModuleType, FunctionType, BuiltinFunctionType)
+"""The types of objects that are part of the program, not of its data. They are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,6 @@ def measured_blocks(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) 
     """
     # Imported here since it loads compiled code.
     from cluster.audit.reexecution.reexecutor import Reexecutor
-    from kits.market.dos.memory import sizes_of
 
     reexecutor = Reexecutor(genesis)
     blocks: list[ExecutedBlock] = []
@@ -170,3 +177,42 @@ def _sent_by_attackers(record: RunRecord) -> int:
 def _pool_size(status: dict[str, Any] | None) -> int:
     size = (status or {}).get("pending_transactions", 0)
     return size if isinstance(size, int) else 0
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def sizes_of(executor: Executor) -> tuple[int, int]:
+    """The bytes of the state's keys and values after the final block, and those of all objects that the executor holds.
+
+    These include the state's caches and the scheduler's indexes, but not the data on disk.
+    """
+    state = sum(len(key) + len(value) for key, value in executor.final_view.scan(b""))
+    return state, memory_bytes(executor, without=(MemoryDisk,))
+
+
+def memory_bytes(root: object, without: Collection[type] = ()) -> int:
+    """The total size in bytes of an object and of all objects reachable from it, each counted once.
+
+    It is counted by the sizes of Python's objects, so the same run gives the same bytes on every machine.
+
+    Types, modules, functions and instances of ``without`` are skipped, with all that is reachable only through them.
+    Memory that extension modules other than NumPy hide from Python's garbage collector is not counted.
+    """
+    skipped = (*OF_THE_PROGRAM, *without)
+    seen, waiting, total = {id(root)}, [root], 0
+    while waiting:
+        value = waiting.pop()
+        total += sys.getsizeof(value)
+        for each in _referents(value):
+            if id(each) not in seen and not isinstance(each, skipped):
+                seen.add(id(each))
+                waiting.append(each)
+    return total
+
+
+def _referents(value: object) -> list[Any]:
+    """The objects that an object refers to, including the base of a NumPy view, which the collector does not report."""
+    if isinstance(value, np.ndarray) and value.base is not None:
+        return [value.base]
+    return gc.get_referents(value)

@@ -6,7 +6,6 @@ with fees, and its bid under ``bias_auction``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -23,7 +22,7 @@ class Seen(NamedTuple):
     """The least premium that fired in the last block, if the lane was full; else 0."""
 
 
-class Strategy(ABC):
+class Strategy:
     """An agent's way to choose premiums."""
 
     tier: str | None = None
@@ -31,14 +30,14 @@ class Strategy(ABC):
     leaves_open: bool = False
     """Whether the fee fields are left open, for the default agent or the actor's own."""
 
-    @abstractmethod
     def premium(self, job: int, room: int, seen: Seen) -> int:
-        """The premium for a job. ``room``: what the job is worth to the agent, for each cycle, above the floor.
+        """The premium for a job; 0 unless a strategy says more.
 
-        ``job``: the job's number.
+        ``room``: what the job is worth to the agent, for each cycle, above the floor. ``job``: the job's number.
         """
+        return 0
 
-    def learn(self, job: int, gain: float) -> None:  # noqa: B027 (most strategies do not learn)
+    def learn(self, job: int, gain: float) -> None:
         """Hear what a job gained, as a share of its value; 0 if it did not fire."""
 
 
@@ -66,9 +65,6 @@ class Share(Strategy):
 class Spammer(Strategy):
     """Offers nothing above the floor."""
 
-    def premium(self, job: int, room: int, seen: Seen) -> int:
-        return 0
-
 
 @dataclass(slots=True)
 class Outbidder(Strategy):
@@ -85,18 +81,12 @@ class DefaultAgent(Strategy):
 
     leaves_open = True
 
-    def premium(self, job: int, room: int, seen: Seen) -> int:
-        return 0
-
 
 @dataclass(slots=True)
 class Tier(Strategy):
     """Names a tier instead of a price."""
 
     tier: str | None
-
-    def premium(self, job: int, room: int, seen: Seen) -> int:
-        return 0
 
 
 SHARES: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)

@@ -30,9 +30,6 @@ from kits.market.dos.search.searching import Limits, Line, Searched, search, siz
 from kits.market.dos.search.space import Attack, with_load
 
 FOUND_FILE: Final = "found.yaml"
-MEASURED_SCENARIO: Final = Path("narrow-lanes")
-MEASURED_BUDGET: Final = 5 * 10**13
-"""Budget of the search whose speed :func:`search_candidates_per_minute` measures."""
 COIN_DIGITS: Final = 3
 """Significant digits of amounts in texts."""
 
@@ -209,19 +206,6 @@ def command_of(problem: Problem, path: Path, changes: Sequence[Change], policy: 
     words += [] if policy is None else [f"--policy {quoted(policy)}"]
     words += [f"--budget {problem.budget}", f"--blocks {problem.blocks}", f"--seed {problem.seed}"]
     return " ".join([*words, *options_text(changes)]) + option_for(problem.scenario, is_copy=False)
-
-
-def search_candidates_per_minute(folder: Path, candidates: int, processes: int, blocks: int) -> float:
-    """The rate of a search on the benchmark's scenario, including the start of Ray; ``folder`` must be new.
-
-    Raises :class:`KeyboardInterrupt` if a signal ended the search.
-    """
-    problem = load_problem(MEASURED_SCENARIO, (), "lateness", MEASURED_BUDGET, None, blocks)
-    with Interrupts() as interrupts:
-        searched = search(problem, folder, Limits(None, candidates), processes, interrupts)
-    if searched.interrupted:
-        raise KeyboardInterrupt
-    return searched.evaluated / searched.seconds * SECONDS_PER_MINUTE
 
 
 def _print_rate(output: Console, searched: Searched) -> None:

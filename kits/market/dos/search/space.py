@@ -74,20 +74,19 @@ class Gene:
     def _is_logarithmic(self) -> bool:
         return self.most >= LOGARITHMIC_FROM * max(1, self.least)
 
+    def _scaled(self, value: int) -> float:
+        return log(value + 1) if self._is_logarithmic else value
+
     def _at(self, place: float) -> int:
         """The integer at a position of the gene's range; positions are from 0 to 1."""
-        if not self._is_logarithmic:
-            return round(self.least + place * (self.most - self.least))
-        first = log(self.least + 1)
-        return min(self.most, max(self.least, round(exp(first + place * (log(self.most + 1) - first))) - 1))
+        first = self._scaled(self.least)
+        found = first + place * (self._scaled(self.most) - first)
+        value = round(exp(found)) - 1 if self._is_logarithmic else round(found)
+        return min(self.most, max(self.least, value))
 
     def _place(self, value: int) -> float:
-        if self.most == self.least:
-            return 0.0
-        if not self._is_logarithmic:
-            return (value - self.least) / (self.most - self.least)
-        first = log(self.least + 1)
-        return (log(value + 1) - first) / (log(self.most + 1) - first)
+        first, width = self._scaled(self.least), self._scaled(self.most) - self._scaled(self.least)
+        return (self._scaled(value) - first) / width if width else 0.0
 
 
 OF_GROUPS: Final = ("count", "share", "interval_ms", "from_height", "until_height")

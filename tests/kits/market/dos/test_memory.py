@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from kits.market.dos.memory import memory_bytes
+from kits.market.dos.case_runs import memory_bytes
 
 
 class Box:
