@@ -112,9 +112,8 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
         from kits.market.dos.case_runs import run_case, run_live_cases
-        from kits.market.dos.page import render_scorecard
         from kits.market.dos.scorecard import Scorecard
-        from kits.market.dos.scorecard_output import print_scorecard
+        from kits.market.dos.scorecard_output import print_scorecard, render_scorecard
         from kits.market.trials import run_trials
 
         output = console(PLAIN_WIDTH)

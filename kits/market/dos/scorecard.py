@@ -74,15 +74,16 @@ class Score:
         """Whether attackers sent something with every seed."""
         return bool(self.effects) and all(effect.acted for effect in self.effects.values())
 
-    def values(self, name: str) -> list[float]:
-        """A metric of each seed that has it."""
-        found = [effect.metrics[name] for effect in self.effects.values()]
-        return [value for value in found if value is not None]
+    @property
+    def rows(self) -> dict[int, dict[str, float | None]]:
+        """The metrics of each seed."""
+        return {seed: effect.metrics for seed, effect in self.effects.items()}
 
     @cached_property
     def metrics(self) -> dict[str, Estimate]:
         """The means over the seeds that have a value, keyed by metric; metrics without a value are left out."""
-        return {name: by_bootstrap(values) for name in METRICS if (values := self.values(name))}
+        results = Results({(): self.rows})
+        return {name: by_bootstrap(values) for name in METRICS if (values := results.values((), name))}
 
     @cached_property
     def grades(self) -> dict[str, Grade]:
@@ -131,7 +132,7 @@ class Score:
             "recovered": self.recovered,
             "problems": self.problems,
             "intervals": {name: each and each.interval and list(each.interval) for name, each in found.items()},
-            "values": {name: [effect.metrics[name] for effect in self.effects.values()] for name in METRICS},
+            "values": {name: [row[name] for row in self.rows.values()] for name in METRICS},
         }
 
 
@@ -172,6 +173,11 @@ class Scorecard:
         return found
 
     @cached_property
+    def by_cell(self) -> dict[Cell, Score]:
+        """Scores keyed by variant and attack."""
+        return {(variant, score.attack): score for variant, scores in self.scores.items() for score in scores}
+
+    @cached_property
     def baselines(self) -> list[Score]:
         """The runs of each variant without an attack."""
         return [self._score(variant, BASELINE) for variant in self.plan.variants]
@@ -189,7 +195,7 @@ class Scorecard:
     @property
     def problems(self) -> list[str]:
         """Checks that failed and runs that crashed, those without an attack first, as text."""
-        attacked = [problem for scores in self.scores.values() for score in scores for problem in score.problems]
+        attacked = [problem for score in self.by_cell.values() for problem in score.problems]
         return [*self.baseline_problems, *attacked]
 
     @property
@@ -199,21 +205,21 @@ class Scorecard:
         return next((each for each in variants if each.split()[0] == REFERENCE), variants[0])
 
     @cached_property
-    def against(self) -> dict[tuple[str, str], Against]:
+    def against(self) -> dict[Cell, Against]:
         """The scores of each variant but the reference against the reference's, keyed by variant and attack."""
-        scores = {(variant, each.attack): each for variant, found in self.scores.items() for each in found}
-        results = Results(
-            {cell: {seed: effect.metrics for seed, effect in each.effects.items()} for cell, each in scores.items()}
-        )
+        rows = {
+            cell: {seed: each.metrics for seed, each in score.effects.items()} for cell, score in self.by_cell.items()
+        }
+        bases = {cell: (self.reference, score.attack) for cell, score in self.by_cell.items()}
         return {
-            (variant, attack): _against(results, (variant, attack), (self.reference, attack), self.dos)
-            for variant, attack in scores
-            if variant != self.reference and (self.reference, attack) in scores
+            cell: _against(Results(rows), cell, base, self.dos)
+            for cell, base in bases.items()
+            if cell != base and base in rows
         }
 
     @property
     def outcome(self) -> Outcome:
-        found = [score.outcome for scores in self.scores.values() for score in scores]
+        found = [score.outcome for score in self.by_cell.values()]
         if any(each.fails for each in self.baselines):
             found.append(Outcome.FAIL)
         if self.interrupted or self.crashed or not found:

@@ -403,8 +403,8 @@ def test_an_f_is_held_against_the_same_attack_on_cip1(
     assert {score.grade for scores in found.scores.values() for score in scores} == {"F"}, "grades tell nothing apart"
     assert found.reference == "cip1"
     assert found.against == {("fifo", "same-block"): expected}
-    assert against(found, "fifo", found.scores["fifo"][0]) == text
-    assert against(found, "cip1", found.scores["cip1"][0]) == ""
+    assert against(found, found.scores["fifo"][0]) == text
+    assert against(found, found.scores["cip1"][0]) == ""
     page = found.page()["variants"]
     assert page["cip1"]["same-block"]["against"] is None
     assert page["fifo"]["same-block"]["against"] == {"better": [*expected.better], "worse": [*expected.worse]}
