@@ -274,21 +274,12 @@ class _Reader:
                 found.transactions += 1
                 found.transaction_cycles += transaction.cycles
         found.block_cycles.append(executed_cycles(receipts))
-        found.attackers_cycles += self._attackers_cycles(receipts)
+        found.attackers_cycles += sum(cycles for party, cycles in _uses(receipts) if party in self._attackers)
         if block.cpu_s is not None:
             found.cpu_s.append(block.cpu_s)
         if block.state_bytes is not None:
             found.state_bytes, found.memory_bytes = block.state_bytes, block.memory_bytes
         found.attackers_timers = len(self._hostile)
-
-    def _attackers_cycles(self, receipts: BlockReceipts) -> int:
-        """Cycles that a block executed for the attackers."""
-        used = [(each.sender, each.cycles) for each in receipts.transactions]
-        used += [(each.actor, each.cycles) for each in receipts.fires]
-        used += [(each.actor, each.cycles) for each in receipts.queries]
-        used += [(each.actor, each.cycles) for each in receipts.callbacks]
-        used += [(each.sender, each.cycles) for each in receipts.messages]
-        return sum(cycles for who, cycles in used if who in self._attackers)
 
     def _spent(self, receipts: BlockReceipts) -> int:
         """The amount that attackers spent in a block: fees, and payments to others."""
@@ -310,19 +301,21 @@ class _Reader:
 
 def executed_cycles(receipts: BlockReceipts) -> int:
     """Cycles that a block executed in all of its phases, garbage collection included."""
-    parts = (receipts.transactions, receipts.fires, receipts.queries, receipts.callbacks, receipts.messages)
-    return receipts.gc_cycles + sum(each.cycles for part in parts for each in part)
+    return receipts.gc_cycles + sum(cycles for _, cycles in _uses(receipts))
+
+
+def _uses(receipts: BlockReceipts) -> list[tuple[bytes, int]]:
+    """The sender or actor of each execution of a block, with its cycles."""
+    used = [(each.sender, each.cycles) for each in receipts.transactions]
+    used += [(each.actor, each.cycles) for each in receipts.fires]
+    used += [(each.actor, each.cycles) for each in receipts.queries]
+    used += [(each.actor, each.cycles) for each in receipts.callbacks]
+    return used + [(each.sender, each.cycles) for each in receipts.messages]
 
 
 def _effects(receipts: BlockReceipts) -> Iterator[Effects]:
-    for transaction in receipts.transactions:
-        yield transaction.effects
-    for fire in receipts.fires:
-        yield fire.effects
-    for callback in receipts.callbacks:
-        yield callback.effects
-    for message in receipts.messages:
-        yield message.effects
+    for part in (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages):
+        yield from (each.effects for each in part)
 
 
 # --- the measures of an attack ----------------------------------------------------------------------------------------

@@ -163,6 +163,10 @@ class Market:
             height += 1
             self._block(height)
 
+    def of_group(self, name: str) -> list[Trade]:
+        """The trades of a group's agents."""
+        return [trade for trade in self.trades if trade.job.group == name]
+
     def _block(self, height: int) -> None:
         self._seen = Seen(height, self._floor(), self.uses[-1].marginal if self.uses else 0)
         asking = self._asking(height)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from kits.market.estimates import Cell, Results
 from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
-from kits.market.lab.measures import WARM_UP, lateness
+from kits.market.lab.measures import WARM_UP, lateness, of_trades
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Spammer
 from validator.chain.genesis import Policy
@@ -75,24 +75,20 @@ class BiasLambda(Experiment):
         rates = {use.height: use.rate for use in market.uses}
         greatest = max(trade.offer for trade in market.trades)
         waits, shares = [0], [0.0]
-        for trade in market.trades:
-            if trade.job.group != "patient" or not market.blocks * WARM_UP < trade.job.due <= market.blocks:
+        for trade in market.of_group("patient"):
+            if not market.blocks * WARM_UP < trade.job.due <= market.blocks:
                 continue
             waited = min(lateness(trade), market.blocks - trade.job.due)
             rate = min(rates[height] for height in range(trade.job.due, trade.job.due + waited + 1))
             waits.append(waited)
             shares.append(waited / n_max(greatest, rate))
-        ours = {t.job.group: 0 for t in market.trades}
-        worth = dict(ours)
-        for trade in market.trades:
-            ours[trade.job.group] += trade.utility
-            worth[trade.job.group] += trade.job.value
+        waiting, bidding = (of_trades(market.of_group(name))["utility"] for name in ("waiters", "bidders"))
         return {
             "patient.wait_longest": float(max(waits)),
             "beyond_share": sum(share > 1 for share in shares) / len(shares),
             "longest_by_bound": max(shares),
             "rate_last": rates[market.blocks],
-            "waiting_gain": ours["waiters"] / worth["waiters"] - ours["bidders"] / worth["bidders"],
+            "waiting_gain": waiting - bidding,
         }
 
     def decide(self, results: Results) -> Decision:

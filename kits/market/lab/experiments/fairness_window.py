@@ -57,7 +57,7 @@ class FairnessWindow(Experiment):
         uses = [use for use in market.uses if market.blocks * WARM_UP < use.height <= market.blocks]
         after = [use for use in uses if use.height > half]
         passed = (use.height - half for use in after if fmean(use.weights["changers"]) >= HALF_WAY)
-        late = [t for t in market.trades if t.job.group == "changers" and t.job.due > half and not t.is_priced_out]
+        late = [t for t in market.of_group("changers") if t.job.due > half and not t.is_priced_out]
         return {
             "weight_noise": fmean(pstdev(use.weights["steady"]) for use in uses),
             "weight_lag": float(next(passed, len(after))),

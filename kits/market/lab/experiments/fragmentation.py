@@ -53,12 +53,8 @@ class Fragmentation(Experiment):
         return Setup(Policy.CIP1, groups, params)
 
     def further(self, market: Market) -> dict[str, float]:
-        paid, cycles = dict.fromkeys(market.groups, 0), dict.fromkeys(market.groups, 0)
-        for trade in market.trades:
-            if trade.fired_at is not None:
-                paid[trade.job.group] += trade.tip + trade.burned
-                cycles[trade.job.group] += trade.job.cycles
-        mine, theirs = (ratio(paid[name], cycles[name]) for name in ("party", "others"))
+        fires = [[t for t in market.of_group(name) if t.fired_at is not None] for name in ("party", "others")]
+        mine, theirs = (ratio(sum(t.tip + t.burned for t in of), sum(t.job.cycles for t in of)) for of in fires)
         return {"party.price": ratio(mine, theirs)}
 
     def decide(self, results: Results) -> Decision:

@@ -62,8 +62,7 @@ class MedianSmoothing(Experiment):
         for phase, start in (("before", half - span), ("shock", half)):
             uses = [use for use in market.uses if start < use.height <= start + span]
             for name in market.groups:
-                trades = [t for t in market.trades if t.job.group == name and start < t.job.due <= start + span]
-                of_phase = of_trades(trades)
+                of_phase = of_trades([t for t in market.of_group(name) if start < t.job.due <= start + span])
                 found[f"{name}.wait_{phase}"] = of_phase["wait_mean"]
                 found[f"{name}.utility_{phase}"] = of_phase["utility"]
                 found[f"{name}.weight_{phase}"] = fmean(fmean(use.weights[name]) for use in uses)
