@@ -36,17 +36,23 @@ class Estimate(NamedTuple):
         return self.interval or (self.mean, self.mean)
 
     @property
+    def direction(self) -> int:
+        """1 or -1 if all is above or below zero, the interval or a single value; 0 if that is undecided."""
+        low, high = self.ends
+        return (low > 0) - (high < 0)
+
+    @property
     def is_clear(self) -> bool:
-        """Whether the interval lies on one side of zero."""
-        return self.exceeds(0) or self.falls_below(0)
+        """Whether there is an interval, and it lies on one side of zero."""
+        return self.interval is not None and self.direction != 0
 
     def exceeds(self, bound: float) -> bool:
         """Whether the mean is above a bound that is not negative, and the interval above zero."""
-        return self.interval is not None and self.mean > bound and self.interval[0] > 0
+        return self.is_clear and self.mean > max(0, bound)
 
     def falls_below(self, bound: float) -> bool:
         """Whether the mean is below a bound that is not positive, and the interval below zero."""
-        return self.interval is not None and self.mean < bound and self.interval[1] < 0
+        return self.is_clear and self.mean < min(0, bound)
 
     @property
     def text(self) -> str:

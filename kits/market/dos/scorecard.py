@@ -268,8 +268,7 @@ def _against(results: Results, cell: Cell, base: Cell, dos: DosSection) -> Again
     worse: list[str] = []
     for name, bounds in dos.bounds.items():
         changes = [] if name in MEASURED else results.differences((cell, name), (base, name))
-        low, high = by_bootstrap(changes).ends if changes else (0.0, 0.0)
-        if low > 0 or high < 0:
-            is_worse = (low > 0) is (bounds[0] < bounds[-1])
+        if direction := by_bootstrap(changes).direction if changes else 0:
+            is_worse = (direction > 0) is (bounds[0] < bounds[-1])
             (worse if is_worse else better).append(name)
     return Against(tuple(better), tuple(worse))
