@@ -1,14 +1,14 @@
 """The tests of the core where no kit is: ``python -m tests.core_alone [OPTION …]``, for the commit that is checked out.
 
-A clone without ``kits/``, and without the entry points that lead there, is installed into an environment of its own,
-which has the libraries of this one. The options are pytest's, and may name tests. The exit code is pytest's, too.
+A clone without ``kits/``, the scenario that has a section of a kit, and the entry points that lead there, is installed
+into an environment of its own, which has the libraries of this one. The options are pytest's, and may name tests. The
+exit code is pytest's, too.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +19,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 OF_THE_CORE: Final = ("actors", "cluster", "consensus", "loadgen", "spec", "validator")
 """Folders of tests."""
+OF_KITS: Final = ("kits", "tests/kits", "scenarios/load/siege.yaml")
 LIVE: Final = ("tests/cluster/live/test_*.py", "tests/cluster/report/test_in_a_browser.py")
 """Slow tests that have kits already where they are read."""
 CHOSEN: Final = "not slow and not soak and not kits"
@@ -28,8 +29,7 @@ POINTS: Final = re.compile(r'(?m)^[\w-]+ = "kits\..*"\n')
 def clone(place: Path) -> None:
     """Clone the core into a folder, and commit it there."""
     subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True)
-    for kits in ("kits", "tests/kits"):
-        shutil.rmtree(place / kits)
+    subprocess.run(["git", "rm", "-r", "--quiet", *OF_KITS], cwd=place, check=True)
     project = place / "pyproject.toml"
     project.write_text(POINTS.sub("", project.read_text(encoding="utf-8")), encoding="utf-8")
     who = ("-c", "user.name=tests", "-c", "user.email=tests@localhost")

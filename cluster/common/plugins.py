@@ -19,6 +19,8 @@ a name that is taken.
     under the first word of ``k8s run --command``: a function of (scenario, further words) that returns the arguments.
 ``stampede.means``
     ``kubernetes``: a subclass of :class:`cluster.live.means.Means`, which performs faults of live runs.
+``stampede.sections``
+    a section of scenarios: a subclass of :class:`cluster.scenario.sections.packaged.PackagedSection`, under its name.
 ``stampede.workloads``
     a workload: a subclass of :class:`loadgen.workloads.base.Workload` whose ``name`` is the entry point's name. The
     package :mod:`loadgen.workloads.registry` reads it.
@@ -48,6 +50,9 @@ PLANTED: Final = "stampede.planted"
 TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
 MEANS: Final = "stampede.means"
+SECTIONS: Final = "stampede.sections"
+KITS_WITH_SECTIONS: Final = {"dos": "market", "kubernetes": "kubernetes"}
+"""The kits that have sections of scenarios, by the sections' names."""
 OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>\w+)['"]""")
 """A requirement of the project that only a kit has."""
 

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from cluster.common.errors import BadInput
 from cluster.scenario.sections.faults import kind_named
+from cluster.scenario.sections.packaged import with_sections
 from loadgen.workloads import OwnWorkload
 from loadgen.workloads.own import known_kind
 
@@ -25,7 +26,7 @@ Step = str | int
 
 def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> list[str]:
     """The names of the fields at a location of the model ``root``; empty if it is no section or is unknown."""
-    found: Any = root
+    found: Any = with_sections(root, location[:1])
     for position, step in enumerate(location):
         if _is_options(location[: position + 1]):
             found = _options_type(location[:position], given)

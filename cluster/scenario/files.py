@@ -25,6 +25,7 @@ from cluster.scenario.model import Scenario
 from cluster.scenario.overrides import Change, SettingError, apply_changes, options_of
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.scenario.sections.faults import BaseFault, CustomFault
+from cluster.scenario.sections.packaged import section_names
 from loadgen.workloads.own import EXECUTES
 from validator.primitives.user_file import caused_by
 
@@ -72,7 +73,8 @@ def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:
     try:
         scenario = Scenario.model_validate(fields)
     except ValidationError as error:
-        raise BadInput(_located(file, layers, first_problem(error, fields, Scenario, also=[EXTENDS]))) from None
+        problem = first_problem(error, fields, Scenario, [EXTENDS, *section_names()])
+        raise BadInput(_located(file, layers, problem)) from None
     changed = _changed(scenario, changes, f"{path} with {options_of(changes)}")
     _pass_gate(changed, str(path))
     return changed
@@ -89,7 +91,8 @@ def problems_in(path: Path) -> list[str]:
     try:
         Scenario.model_validate(fields)
     except ValidationError as error:
-        return [_located(path, layers, problem) for problem in all_problems(error, fields, Scenario, also=[EXTENDS])]
+        found = all_problems(error, fields, Scenario, [EXTENDS, *section_names()])
+        return [_located(path, layers, problem) for problem in found]
     return []
 
 
@@ -140,7 +143,7 @@ def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
     try:
         return Scenario.model_validate(given)
     except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error, given, Scenario)}") from None
+        raise BadInput(f"{source}: {describe(error, given, Scenario, section_names())}") from None
 
 
 def execute_own_code(scenario: Scenario, source: str) -> None:

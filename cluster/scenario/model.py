@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, ValidationInfo, model_validator
 
 from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
@@ -16,12 +16,11 @@ from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.chain import ChainSection
 from cluster.scenario.sections.consensus import DEFAULTS as DEFAULT_VOTING
 from cluster.scenario.sections.consensus import ConsensusSection
-from cluster.scenario.sections.dos import DosSection
 from cluster.scenario.sections.faults import BaseFault, Fault, check_faults, first_of
 from cluster.scenario.sections.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.measurements.profile import ProfileSection
+from cluster.scenario.sections.packaged import with_sections
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection, behaviour_named
 from cluster.scenario.topology.network import Network
@@ -165,12 +164,8 @@ class Scenario(Section):
     """The faults of the run."""
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
-    dos: DosSection = DosSection()
-    """The attacks of ``stampede dos``, and their grades."""
     forks: list[ForkSection] = []
     """Changes of settings during a simulated run."""
-    kubernetes: KubernetesSection = KubernetesSection()
-    """The resources that ``stampede k8s`` requests from a cluster."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
@@ -244,6 +239,15 @@ class Scenario(Section):
                 raise ValueError(f"forks[{number}].changes: {error}") from None
             before = after
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _may_have_sections_of_packages(
+        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """Defined after the other validators, which so run once."""
+        model = with_sections(cls, given) if isinstance(given, dict) else cls
+        return handler(given) if model is cls else model.model_validate(given, context=info.context)
 
     def after_fork(self, number: int, context: Any = None) -> Scenario:
         """The scenario with the changes of forks up to this one. Raises :class:`ValueError` if one is impossible.
@@ -323,7 +327,7 @@ class Scenario(Section):
         """
         if self.load.locust is not None:
             return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
-        if problem := self._external_problem(
+        if problem := self.external_problem(
             "only the live testnet has a network that an external validator can reach (--backend live)"
         ):
             return problem
@@ -334,16 +338,7 @@ class Scenario(Section):
         )
         return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
 
-    @property
-    def kubernetes_problem(self) -> str | None:
-        """The first setting that a live run in Kubernetes cannot have, as ``path: reason``; ``None`` without one."""
-        reason = (
-            "the testnet's pods are not reachable from outside of the cluster; expected a live run on machines that the"
-            " external validator reaches"
-        )
-        return self._external_problem(reason) or self.live_problem
-
-    def _external_problem(self, reason: str) -> str | None:
+    def external_problem(self, reason: str) -> str | None:
         """Why there may be no external validator, as ``path: reason`` of the first one; ``None`` if there is none."""
         return next((f"validators.nodes[{index}].external: {reason}" for index in self.validators.external), None)
 

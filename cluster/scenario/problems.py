@@ -72,9 +72,9 @@ def _problem(problem: Mapping[str, Any], given: Any, root: type[BaseModel], also
     return Problem(path.lstrip("."), reason)
 
 
-def describe(error: ValidationError, given: Any, root: type[BaseModel]) -> str:
+def describe(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> str:
     """The first error as one line."""
-    return str(first_problem(error, given, root))
+    return str(first_problem(error, given, root, also))
 
 
 def one_line(text: str) -> str:

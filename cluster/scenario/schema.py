@@ -26,6 +26,7 @@ from cluster.scenario.sections.chain import ADDRESS_PATTERN, OWNER_PATTERN
 from cluster.scenario.sections.faults import SHIPPED, BaseFault, kind_named
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
+from cluster.scenario.sections.packaged import section_named, section_names, with_sections
 from loadgen.workloads import WORKLOADS
 from validator.chain.genesis import Policy
 from validator.primitives.params import DEFAULTS, integer_range
@@ -44,7 +45,7 @@ _ROLE: Final = re.compile(r":\w+:`~?([^`]+)`")
 
 def scenario_schema() -> Schema:
     """The schema as plain data."""
-    schema = Scenario.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
+    schema = with_sections(Scenario, section_names()).model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
     definitions: dict[str, Schema] = schema[DEFINITIONS]
     parts: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in _kinds()}
     parts |= {_options_name(name): workload.options_type for name, workload in WORKLOADS.items()}
@@ -74,7 +75,7 @@ def schema_text() -> str:
 def _models() -> dict[str, type[BaseModel]]:
     """Every model of a scenario, keyed by the name of its definition."""
     found: dict[str, type[BaseModel]] = {}
-    roots: list[type[BaseModel]] = [Scenario, *_kinds()]
+    roots: list[type[BaseModel]] = [Scenario, *map(section_named, section_names()), *_kinds()]
     for root in roots:
         found |= {model.__name__: model for model in _reachable(root) if model is not BaseFault}
     for name, workload in WORKLOADS.items():

@@ -29,7 +29,7 @@ def _folder(text: str) -> Path | None:
 
 def parse_label(text: str) -> tuple[str, str]:
     """Parse ``KEY=VALUE`` of a label."""
-    from cluster.scenario.sections.kubernetes import check_labels
+    from kits.kubernetes.section import check_labels
 
     key, equals, value = text.partition("=")
     if not equals:
@@ -168,7 +168,7 @@ def _scheduled(plan: Plan, deployment: Deployment, path: Path, words: Sequence[s
     from kits.kubernetes.client.rights import client_role
     from kits.kubernetes.render import manifests, scheduled_manifests
     from kits.kubernetes.render.cron_job import client_command
-    from kits.kubernetes.render.planning import SECTION
+    from kits.kubernetes.render.planning import section_of
 
     run = replace(deployment, name=f"{deployment.name}-run")
     made = manifests(plan.scenario, run)
@@ -177,7 +177,7 @@ def _scheduled(plan: Plan, deployment: Deployment, path: Path, words: Sequence[s
         raise BadInput("--schedule: not with faults of how: node, whose rights over nodes no schedule is given")
     given = plan.scenario
     if plan.subject:
-        given = load_scenario(path).model_copy(update={SECTION: plan.scenario.kubernetes})
+        given = load_scenario(path, section_of(plan.scenario))
     timer = replace(deployment, command=(), scenario_text=scenario_text(given, find_scenario(path)), monitoring=None)
     command = client_command(run, given, options_text(plan.changes), words)
     return scheduled_manifests(plan.scenario, timer, command, made, times, role["rules"])

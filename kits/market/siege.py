@@ -18,7 +18,6 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.archive import BlockRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.dos import ATTACK_NAMES, DosSection
 from kits.market.dos.cases import POLICIES
 from kits.market.dos.measures import (
     TAIL,
@@ -30,6 +29,7 @@ from kits.market.dos.measures import (
     measure_run,
     recovery_blocks,
 )
+from kits.market.dos.section import ATTACK_NAMES, DosSection
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import CodecError, decode
 

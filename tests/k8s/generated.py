@@ -19,6 +19,7 @@ from kits.kubernetes.render import Deployment, Monitoring
 from kits.kubernetes.render.metadata import Manifest
 from kits.kubernetes.render.objects import namespace, results_pod
 from kits.kubernetes.rendering import rendered
+from kits.kubernetes.section import KubernetesSection
 from kits.kubernetes.text import (
     KUSTOMIZATION_FILE,
     MADE_BY,
@@ -95,7 +96,7 @@ def generated() -> dict[str, str]:
         found |= {f"overlays/{overlay}/{name}": text for name, text in _overlay(base, variant(settings)).items()}
     for job, words in JOBS.items():
         found |= {f"jobs/{job}/{name}": text for name, text in files(rendered(SCENARIO, words, name=job)).items()}
-    pod = results_pod(load_scenario(SCENARIO).kubernetes, Deployment(NAME))
+    pod = results_pod(KubernetesSection.of(load_scenario(SCENARIO)), Deployment(NAME))
     role = ROLE_MADE_BY + stream(client_role(None, base))
     return {**found, "results.yaml": MADE_BY + yaml_text(pod), "client-role.yaml": role}
 

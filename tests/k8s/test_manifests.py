@@ -29,6 +29,7 @@ from cluster.commands.cli import main as cli
 from cluster.scenario import Scenario, load_scenario
 from kits.kubernetes.render import Deployment, Monitoring, manifests, soak_manifests
 from kits.kubernetes.render.objects import results_pod
+from kits.kubernetes.section import KubernetesSection
 from tests.k8s.generated import OVERLAYS, variant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +83,7 @@ def deployments() -> dict[str, Deployed]:
     found |= {how: by_kubernetes(how) for how in MEANS}
     found |= {f"up for {how}": ready_for(how) for how in MEANS}
     several = Deployment("several", "testnets", ("run", PATH), "name: a\n", monitoring=Monitoring())
-    found["several on a host"] = [*manifests(regions, several), results_pod(regions.kubernetes, several)]
+    found["several on a host"] = [*manifests(regions, several), results_pod(KubernetesSection.of(regions), several)]
     found["up"] = manifests(smoke, Deployment("open", None, ("up", PATH, "--port", "9464"), "name: a\n"))
     found["simulated"] = manifests(smoke, Deployment("sim", "a", ("run", PATH, "--backend", "sim"), "name: a\n"))
     found["soak of regions"] = soak_manifests(regions, Deployment("night", "a", (), "name: a\n"))

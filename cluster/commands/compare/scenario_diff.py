@@ -15,7 +15,8 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.strict_yaml import parse
 from cluster.common.wording import cut, printable
-from cluster.scenario import load_scenario
+from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.sections.packaged import with_sections
 
 SHOWN: Final = 5
 """Maximum number of differing fields that :func:`words_of` names; it counts the others."""
@@ -64,9 +65,11 @@ def words_of(found: Sequence[FieldDifference]) -> str:
 
 def _meant(*paths: Path) -> list[Any] | None:
     try:
-        return [load_scenario(path).model_dump(mode="json", by_alias=True) for path in paths]
+        found = [load_scenario(path) for path in paths]
     except (BadInput, OSError):
         return None
+    model = with_sections(Scenario, {name for each in found for name in vars(each)})
+    return [model.model_construct(**vars(each)).model_dump(mode="json", by_alias=True) for each in found]
 
 
 def _written(*paths: Path) -> list[Any] | None:

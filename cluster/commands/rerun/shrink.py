@@ -249,7 +249,7 @@ def scenario_text(subject: Subject, shrinker: Shrinker[Fields, Failure], ending:
     ]
     header = "".join(f"# {line}\n" for note in notes for line in _wrapped(note))
     smallest = minimal_fields(shrunk) | {"seed": subject.seed}
-    ordered = {name: smallest[name] for name in Scenario.model_fields if name in smallest}
+    ordered = {name: smallest[name] for name in type(shrunk).model_fields if name in smallest}
     return header + "\n" + dump(ordered)
 
 

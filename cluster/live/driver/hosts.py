@@ -195,8 +195,8 @@ class Hosts:
                 self._stop(host)
 
     def _begin(self, scenario: Scenario, seed: int, folder: Path) -> None:
-        judging = {"checks", "metrics"}  # which packages may have that are only here
-        scenario_json = scenario.model_dump_json(exclude={"success": judging})
+        judging = {"checks", "metrics"}  # which, as sections, packages may have that are only here
+        scenario_json = scenario.model_dump_json(include=set(Scenario.model_fields), exclude={"success": judging})
         self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:

@@ -37,7 +37,6 @@ BOUND_TO_THE_PAST: Final = {
     "load": "the genesis holds the users' accounts and actors",
     "consensus": "validators agree on it from the genesis on",
     "forks": "a fork changes settings, not other forks",
-    "kubernetes": "a simulated run does not read it",
 }
 
 
@@ -58,7 +57,7 @@ def check_change(path: str) -> None:
     """Raise :class:`ValueError` if a fork cannot change the setting at ``path``, since that would change the past."""
     if not any(path == known or path.startswith((f"{known}.", f"{known}[")) for known in MAY_CHANGE):
         section = path.replace("[", ".").partition(".")[0]
-        why = BOUND_TO_THE_PAST.get(section, "no such setting")
+        why = BOUND_TO_THE_PAST.get(section, "no such setting of a run")
         raise ValueError(f"a fork cannot change {path}: {why}")
 
 

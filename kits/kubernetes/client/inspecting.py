@@ -39,7 +39,7 @@ from kits.kubernetes.render.deployment import Deployment
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
-    from cluster.scenario.sections.kubernetes import KubernetesSection
+    from kits.kubernetes.section import KubernetesSection
 
 POLL_S = 1.0
 
@@ -70,6 +70,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
     Raises :class:`BadInput` if the run has not ended, or if there are no volumes, and :class:`ClusterError`.
     """
     from kits.kubernetes.render.objects import results_pod
+    from kits.kubernetes.section import KubernetesSection
 
     with Interrupts() as interrupts:
         cluster = cluster_of(place, name, interrupts.wait)
@@ -79,7 +80,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
         job = cluster.get(RAY_JOB, place.namespace, name)
         if job is not None and not objects.has_ended(job):
             raise BadInput(f"{name}: that run goes on: expected one that has ended")
-        section = _scenario(cluster, place, name).kubernetes if job is None else _section_of(job)
+        section = KubernetesSection.of(_scenario(cluster, place, name)) if job is None else _section_of(job)
         is_latest = (
             bool(objects.items_of(cluster, CRON_JOB, place.namespace, objects.selector(name)))
             if job is None
@@ -168,7 +169,7 @@ def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: st
 
 def _section_of(job: Object) -> KubernetesSection:
     """What a pod needs to run as the driver of a job does: its image and where it may run."""
-    from cluster.scenario.sections.kubernetes import KubernetesSection
+    from kits.kubernetes.section import KubernetesSection
 
     spec = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     (container, *_), secrets = spec["containers"], spec.get("imagePullSecrets") or []

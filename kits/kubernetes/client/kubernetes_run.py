@@ -38,6 +38,7 @@ from kits.kubernetes.render import manifests
 from kits.kubernetes.render.deployment import START_TIMEOUT_S, Deployment, Monitoring
 from kits.kubernetes.render.objects import results_pod
 from kits.kubernetes.render.planning import Plan, plan_of
+from kits.kubernetes.section import KubernetesSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ class _Run:
         if not self._job.has_run or self._job.exit_code == ExitCode.BAD_INPUT:
             return
         try:
-            self._job.fetch(results_pod(self._scenario.kubernetes, self._deployment), self._folder)
+            self._job.fetch(results_pod(KubernetesSection.of(self._scenario), self._deployment), self._folder)
         except (ClusterError, BadArchive) as error:
             self._unfetched = str(error)
         except OSError as error:
@@ -218,7 +219,7 @@ class _Run:
 
     def _misses_bucket(self) -> bool:
         """Whether the run's folder was fetched, and should be in a bucket but is not. Says so."""
-        bucket, is_fetched = self._scenario.kubernetes.results, any(self._folder.iterdir())
+        bucket, is_fetched = KubernetesSection.of(self._scenario).results, any(self._folder.iterdir())
         if bucket is None or not is_fetched or (self._folder / UPLOADED_FILE).exists():
             return False
         notice(f"{bucket}: has not got the whole run")

@@ -12,11 +12,11 @@ from typing import Final, get_args
 
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
-from cluster.scenario.sections.kubernetes import Means
 from kits.kubernetes.kinds import NETWORK_CHAOS, OF_CHAOS_MESH
 from kits.kubernetes.names import driver_account
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, make
+from kits.kubernetes.section import KubernetesSection, Means
 
 BY_NODE: Final = "node"
 BY_CHAOS_MESH: Final = "chaos-mesh"
@@ -25,7 +25,7 @@ _ROLES: Final = "rbac.authorization.k8s.io"
 
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
     """Those values of ``how``, of faults that the scenario has or allows, that need the Kubernetes API."""
-    ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(scenario.kubernetes.inject)
+    ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(KubernetesSection.of(scenario).inject)
     return set(get_args(Means)).intersection(ways)
 
 

@@ -15,7 +15,6 @@ from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
-from cluster.scenario.sections.kubernetes import KubernetesSection
 from kits.kubernetes.names import DRIVER, SCENARIO_PATH, runs_claim
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, labels_of, make
@@ -32,6 +31,7 @@ from kits.kubernetes.render.pods import (
     whole_processors,
     with_scenario,
 )
+from kits.kubernetes.section import KubernetesSection
 
 SCHEDULE: Final = "17 2 * * *"
 """Schedule in cron syntax: every night, by the clock of the cluster's control plane."""
@@ -96,7 +96,7 @@ def client_command(run: Deployment, given: Scenario, options: Sequence[str], wor
 
 def scheduled(scenario: Scenario, deployment: Deployment, command: str, deadline_s: int, schedule: str) -> Manifest:
     """The CronJob whose pods run a :func:`client_command`, one at a time. Their account needs the rights for it."""
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     volume, mount = claimed(runs_claim(deployment.name))
     scenario_volume, scenario_mount = with_scenario(deployment.name)
     script = f"rm -rf $(ls -d runs/[0-9]*/ 2>/dev/null | head -n -{KEPT_RUNS - 1})\nexec {command}\n"
@@ -123,7 +123,7 @@ def scheduled(scenario: Scenario, deployment: Deployment, command: str, deadline
 
 def soak(scenario: Scenario, deployment: Deployment, schedule: str) -> Manifest:
     """The CronJob of a soak. The date determines the seeds of a night, so no seed runs twice."""
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     volume, mount = claimed(runs_claim(deployment.name))
     scenario_volume, scenario_mount = with_scenario(deployment.name)
     shared_memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY}}

@@ -11,6 +11,7 @@ from kits.kubernetes.names import DRIVER, LOAD_PORT, component_labels, load_name
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, labels_of, make
 from kits.kubernetes.render.pods import container, pod, resources
+from kits.kubernetes.section import KubernetesSection
 from loadgen.runplan import LOCUSTFILE_OF_THE_MASTER
 
 WORKER: Final = "load-worker"
@@ -19,8 +20,8 @@ TMP, SCRATCH = "256Mi", "512Mi"
 
 def has_workers(scenario: Scenario, deployment: Deployment) -> bool:
     """Whether the deployment has Locust workers in separate pods."""
-    load = scenario.load
-    return deployment.is_live and scenario.kubernetes.load.pods > 0 and not load.is_empty and not load.external
+    load, pods = scenario.load, KubernetesSection.of(scenario).load.pods
+    return deployment.is_live and pods > 0 and not load.is_empty and not load.external
 
 
 def _locustfile(scenario: Scenario) -> str:
@@ -31,7 +32,7 @@ def load_workers(scenario: Scenario, deployment: Deployment) -> Iterator[Manifes
     """The Deployment of the workers, and the Service by which they find their master."""
     if not has_workers(scenario, deployment):
         return
-    section, name = scenario.kubernetes, load_name(deployment.name)
+    section, name = KubernetesSection.of(scenario), load_name(deployment.name)
     asked = section.load
     yield make(
         "v1",

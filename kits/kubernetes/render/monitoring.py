@@ -16,11 +16,11 @@ from cluster.report.alerts import Alert
 from cluster.report.alerts import alerts as testnet_alerts
 from cluster.report.dashboard import STEP, Variable, dashboard
 from cluster.scenario import Scenario
-from cluster.scenario.sections.kubernetes import amount_of
 from consensus.types import quorum
 from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, component_labels, dashboard_config_map
 from kits.kubernetes.render.deployment import Deployment, Monitoring
 from kits.kubernetes.render.metadata import Manifest, make
+from kits.kubernetes.section import KubernetesSection, amount_of
 
 FIRST_PORT: Final = 26_600
 """First port of a host's validators. It is below the ports that systems and Ray's workers take."""
@@ -127,7 +127,7 @@ def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[Alert]:
     served = f"on (namespace, pod) max_over_time(stampede_height{of}[1h]) > 0"
     lately = f"on {testnet} max_over_time(stampede_height{of}[{_SILENCE}])"
     none = f"count by {testnet} (up{of} == 0 and {served} unless {lately})"
-    disk = int(amount_of(scenario.kubernetes.validators.disk) * round(100 * DISK_SHARE) / 100)
+    disk = int(amount_of(KubernetesSection.of(scenario).validators.disk) * round(100 * DISK_SHARE) / 100)
     yield from testnet_alerts(of, _TESTNET, "pod")
     yield Alert(
         "StampedeNoQuorum",

@@ -12,6 +12,7 @@ from kits.kubernetes.render.access import needs_api
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, make
 from kits.kubernetes.render.monitoring import http_ports
+from kits.kubernetes.section import KubernetesSection
 
 JOB_SERVER_PORT: Final = 8265
 DNS_PORT: Final = 53
@@ -45,8 +46,8 @@ def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
         yield _lets_in(deployment, VALIDATORS, "prometheus", PROMETHEUS, http_ports(scenario))
     if deployment.is_sweep or needs_api(scenario, deployment):
         yield reaching_api(deployment)
-    if scenario.kubernetes.results is not None:
-        yield _lets_out(deployment, "results", [scenario.kubernetes.results_port])
+    if (section := KubernetesSection.of(scenario)).results is not None:
+        yield _lets_out(deployment, "results", [section.results_port])
 
 
 def reaching_api(deployment: Deployment) -> Manifest:

@@ -9,7 +9,6 @@ from cluster.common.errors import BadInput
 from cluster.live.nodes.placement import hosts_to_place
 from cluster.live.nodes.ray_nodes import VALIDATORS
 from cluster.scenario import Scenario
-from cluster.scenario.sections.kubernetes import KubernetesSection
 from kits.kubernetes.names import (
     RESULTS,
     RUNS_PATH,
@@ -23,6 +22,7 @@ from kits.kubernetes.names import (
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, common_labels, labels_of, make
 from kits.kubernetes.render.pods import claimed, container, pod, resources
+from kits.kubernetes.section import KubernetesSection
 
 MAX_SCENARIO_BYTES: Final = 1_000_000
 DEFAULT_ACCOUNT: Final = "default"
@@ -57,7 +57,7 @@ def scenario_file(deployment: Deployment) -> Iterator[Manifest]:
 
 def claims(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     """The claims of the volumes: one for the folders of runs and, in a live run, one for each host."""
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     yield _claim(runs_claim(deployment.name), section.driver.disk, section, deployment)
     if deployment.is_live:
         for number in range(scenario.validators.host_count):

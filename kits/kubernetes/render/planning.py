@@ -18,6 +18,7 @@ from cluster.scenario.overrides import Change, options_of
 from kits.kubernetes.names import FORMS, SCENARIO_PATH
 from kits.kubernetes.render.deployment import name_for
 from kits.kubernetes.render.pods import memory_per_seed_mib, whole_processors
+from kits.kubernetes.section import KubernetesSection
 
 if TYPE_CHECKING:
     from cluster.commands.drills.base import Drill
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 RAY_MIB: Final = 512
 """Part of the memory of a pod for seeds that is left to Ray, in MiB."""
 SECTION: Final = "kubernetes"
+UNREACHABLE: Final = (
+    "the testnet's pods are not reachable from outside of the cluster; expected a live run on machines that the"
+    " external validator reaches"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def plan_of(words: Sequence[str], load: Callable[[Sequence[Change]], Scenario], 
     match words:
         case ["run"]:
             scenario = load(changes)
-            _refuse(scenario.kubernetes_problem, scenario.name)
+            _refuse(scenario.external_problem(UNREACHABLE) or scenario.live_problem, scenario.name)
             return Plan(scenario, ("run", SCENARIO_PATH))
         case ["drill", name, *settings]:
             return _drill_plan(name, settings, load(()), changes)
@@ -93,9 +98,10 @@ def plan_of(words: Sequence[str], load: Callable[[Sequence[Change]], Scenario], 
 
 def _drill_plan(name: str, settings: Sequence[str], given: Scenario, changes: Sequence[Change]) -> Plan:
     drill = _drill(name, settings)
-    drilled = drill.scenario().model_copy(update={SECTION: given.kubernetes})
-    scenario = change_scenario(drilled, changes, f"drill {name} with {options_of(changes)}")
-    _refuse(drill.problem("live") or scenario.kubernetes_problem, f"drill {name}")
+    changed = [*section_of(given), *changes]
+    scenario = change_scenario(drill.scenario(), changed, f"drill {name} with {options_of(changes)}")
+    problem = drill.problem("live") or scenario.external_problem(UNREACHABLE) or scenario.live_problem
+    _refuse(problem, f"drill {name}")
     passed = [each for each in changes if each.path.split(".")[0] != SECTION]
     return Plan(scenario, tuple(shlex.split(drill.command(passed))[1:]), "drill", name, passed)
 
@@ -107,6 +113,12 @@ def _drill(name: str, settings: Sequence[str]) -> Drill:
         return drill_with(name, settings)
     except BadInput as error:
         raise BadInput(f"--command drill: {error}") from None
+
+
+def section_of(scenario: Scenario) -> list[Change]:
+    """The changes of a scenario that give it the section of this one."""
+    fields = KubernetesSection.of(scenario).model_dump(mode="json", exclude_unset=True)
+    return [Change(SECTION, fields)] if fields else []
 
 
 def _simulated(scenario: Scenario) -> Scenario:
@@ -122,7 +134,7 @@ def _refuse(problem: str | None, name: str) -> None:
 
 def _seed_memory_mib(scenario: Scenario) -> int:
     """Memory of a seed in MiB, such that a pod runs one seed per processor."""
-    seeds = scenario.kubernetes.seeds
+    seeds = KubernetesSection.of(scenario).seeds
     return memory_per_seed_mib(seeds.memory, whole_processors(seeds.cpu), RAY_MIB)
 
 

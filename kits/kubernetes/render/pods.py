@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster.common.checkout import NAMESPACE_VARIABLE
-from cluster.scenario.sections.kubernetes import Cpu, KubernetesSection, Memory, amount_of
 from kits.kubernetes.names import RUNS_PATH, SCENARIO_FOLDER, scenario_config_map
 from kits.kubernetes.render.metadata import Manifest
+from kits.kubernetes.section import Cpu, KubernetesSection, Memory, amount_of
 
 MIB: Final = 1024**2
 MIN_SEED_MIB: Final = 256

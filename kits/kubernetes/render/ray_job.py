@@ -24,7 +24,6 @@ from cluster.live.nodes.ray_nodes import LOAD, REGION_LABELS, RESOURCE_PREFIX, S
 from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE, PORTS_VARIABLE
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
-from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
 from kits.kubernetes.names import (
     DRIVER,
     HOST_LABEL,
@@ -55,6 +54,7 @@ from kits.kubernetes.render.pods import (
     whole_processors,
     with_scenario,
 )
+from kits.kubernetes.section import Cpu, KubernetesSection, Memory, amount_of, check_label_value
 
 SWEEP_DEADLINE_S: Final = 86_400
 TTL_S: Final = 60
@@ -78,7 +78,7 @@ the others. Source: https://github.com/ray-project/ray/issues/65983."""
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
     """The manifest of a deployment's RayJob."""
-    words = (*uploading(scenario.kubernetes, deployment.name), "stampede", *deployment.command)
+    words = (*uploading(KubernetesSection.of(scenario), deployment.name), "stampede", *deployment.command)
     spec: Manifest = {
         "submissionMode": "K8sJobMode",
         "entrypoint": shlex.join(words) + option_for(scenario, is_copy=True),
@@ -127,7 +127,7 @@ def _template(deployment: Deployment, component: str, spec: Manifest, **labels: 
 
 
 def _submitter(scenario: Scenario, deployment: Deployment) -> Manifest:
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     asked = resources("500m", "512Mi", SUBMITTER_SCRATCH)
     spec = pod(
         [container("ray-job-submitter", section, asked)],
@@ -140,7 +140,7 @@ def _submitter(scenario: Scenario, deployment: Deployment) -> Manifest:
 
 
 def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     runs, runs_mount = claimed(runs_claim(deployment.name))
     volumes, mounts = [runs], [runs_mount]
     if deployment.scenario_text is not None:
@@ -183,7 +183,7 @@ def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
 
 
 def _host_groups(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    section = scenario.kubernetes
+    section = KubernetesSection.of(scenario)
     asked = section.validators
     http = [(http_port_name(position), port) for position, port in enumerate(http_ports(scenario))]
     for host in hosts_to_place(scenario):
@@ -215,9 +215,9 @@ def _region_label(region: str) -> str:
 
 
 def _seed_group(scenario: Scenario, deployment: Deployment) -> Manifest:
-    asked = scenario.kubernetes.seeds
+    asked = KubernetesSection.of(scenario).seeds
     node = _ray_container("ray-worker", scenario, resources(asked.cpu, asked.memory, WORKER_SCRATCH))
-    template = _template(deployment, SEEDS, pod([node], scenario.kubernetes, deployment.name, WORKER_TMP))
+    template = _template(deployment, SEEDS, pod([node], KubernetesSection.of(scenario), deployment.name, WORKER_TMP))
     return _group(SEEDS, 0, asked.pods, asked.cpu, asked.memory, {RESOURCE_PREFIX + SEEDS: 1}, template)
 
 
@@ -250,7 +250,8 @@ def _ray_container(
     liveness, readiness = _health(30, 120), _health(5, 10)
     probes = {"livenessProbe": liveness, "readinessProbe": readiness}
     patience = variable("RAY_raylet_start_wait_time_s", str(RAYLET_WAIT_S))
-    return container(name, scenario.kubernetes, asked, mounts, [patience, *env], **listening, **probes, **more)
+    section = KubernetesSection.of(scenario)
+    return container(name, section, asked, mounts, [patience, *env], **listening, **probes, **more)
 
 
 def _health(after_s: int, failures: int) -> Manifest:
@@ -293,7 +294,7 @@ def _autoscaler(scenario: Scenario) -> Manifest:
     """
     given: Manifest = container(
         "autoscaler",
-        scenario.kubernetes,
+        KubernetesSection.of(scenario),
         resources("500m", "512Mi", SUBMITTER_SCRATCH),
         [projected_token("autoscaler-token")[1]],
     )

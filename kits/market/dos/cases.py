@@ -20,8 +20,8 @@ from cluster.record.run import Backend
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import scenario_from
 from cluster.scenario.overrides import Change, SettingError, parse_setting
-from cluster.scenario.sections.dos import ATTACK_NAMES
 from kits.market.dos.measures import Window, attack_window
+from kits.market.dos.section import ATTACK_NAMES, DosSection
 from kits.market.trials import Trial
 from loadgen.workloads.actor_program import is_program_path
 
@@ -123,7 +123,7 @@ def _window(scenario: Scenario, is_own: bool) -> Window:
             raise BadInput(f"{scenario.name}: load: no attacker takes a turn before stop.height")
         return window
     try:
-        begins, ends = scenario.dos.window(scenario.stop.height)
+        begins, ends = DosSection.of(scenario).window(scenario.stop.height)
     except ValueError as error:
         raise BadInput(f"{scenario.name}: {error}") from None
     return Window(begins + 1, ends)
@@ -203,7 +203,7 @@ def _with_attack(scenario: Scenario, attack: str, workload: Any) -> Scenario:
     if attack == OWN:
         users += [given for group, given in groups if group.is_attack]
     elif attack != BASELINE:
-        users.append(scenario.dos.group(attack, scenario.stop.height) | {"workload": workload})
+        users.append(DosSection.of(scenario).group(attack, scenario.stop.height) | {"workload": workload})
     data.setdefault("load", {})["users"] = users
     stall_ms = scenario.success.stall_ms
     data["success"] = {"heights_compared": 1, "transactions": 0, "fires": 0, "stall_ms": stall_ms}

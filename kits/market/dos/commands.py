@@ -114,6 +114,7 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
         from kits.market.dos.case_runs import run_case, run_live_cases
         from kits.market.dos.scorecard import Scorecard
         from kits.market.dos.scorecard_output import print_scorecard, render_scorecard
+        from kits.market.dos.section import DosSection
         from kits.market.trials import run_trials
 
         output = console(PLAIN_WIDTH)
@@ -127,7 +128,7 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
             results.update(runs)  # keeps those before an interruption
         except KeyboardInterrupt:
             interrupted = True
-        card = Scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
+        card = Scorecard(plan, DosSection.of(scenario), results, checkout_commit(), interrupted)
         print_scorecard(output, card)
         page = card.page()
         with all_tried() as trying:

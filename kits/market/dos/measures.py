@@ -418,4 +418,4 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "memory_bytes_per_coin": _per_coin(lambda run: run.memory_bytes),
     "recovery_blocks": lambda run, usual: recovery_blocks(run, usual)[0],
 }
-"""The measures of an attack. :data:`~cluster.scenario.sections.dos.METRICS` defines each in words."""
+"""The measures of an attack. :data:`~kits.market.dos.section.METRICS` defines each in words."""

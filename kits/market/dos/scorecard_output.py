@@ -15,8 +15,8 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.page import render_page
 from cluster.report.svg import number
-from cluster.scenario.sections.dos import GRADES, METRICS, Grade
 from kits.market.dos.scorecard import SPEND_RATIOS, Score, Scorecard
+from kits.market.dos.section import GRADES, METRICS, Grade
 from kits.market.estimates import Cell, Estimate
 
 if TYPE_CHECKING:

@@ -252,16 +252,21 @@ def test_an_error_in_a_check_of_a_package_leaves_the_run_judged(package: None, f
     assert verdict.check("chain").verdict is Outcome.PASS
 
 
-def test_a_host_gets_no_check_and_so_needs_no_package(package: None) -> None:
-    given = {"name": "a", "success": {"checks": ["even"], "metrics": {"even_least_blocks": {"at_least": 1}}}}
+def sent_to_a_host(scenario: Scenario) -> Any:
+    """The scenario that a host gets, as JSON."""
     sent: list[Any] = []
     session = SimpleNamespace(start_host=lambda *arguments: sent.append(arguments[3][1]))
     host = SimpleNamespace(validators=(0,), processes=SimpleNamespace(), place=SimpleNamespace(bind=""))
     host.number, host.release, host.actor_name = 0, None, ""
     hosts: Any = SimpleNamespace(_session=session, nodes=SimpleNamespace(lease_s=None))
-    Hosts._begin(hosts, Scenario.model_validate(given), 1, Path())
+    Hosts._begin(hosts, scenario, 1, Path())
     hosts._start_actor(host)
-    assert Scenario.model_validate_json(sent[0]) == Scenario(name="a")
+    return sent[0]
+
+
+def test_a_host_gets_no_check_and_so_needs_no_package(package: None) -> None:
+    given = {"name": "a", "success": {"checks": ["even"], "metrics": {"even_least_blocks": {"at_least": 1}}}}
+    assert Scenario.model_validate_json(sent_to_a_host(Scenario.model_validate(given))) == Scenario(name="a")
 
 
 def test_the_page_of_operations_has_a_row_for_each_that_ships() -> None:

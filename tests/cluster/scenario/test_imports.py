@@ -45,3 +45,8 @@ def test_a_name_loads_the_code_that_it_is_of(node: str, loads: str) -> None:
     scenario = f"{{'name': 'a', 'validators': [{{}}, {{}}, {{}}, {{{field!r}: {value}}}]}}"
     statement = f"from cluster.scenario import Scenario; Scenario.model_validate({scenario})"
     assert loads in loaded_by(statement, RUNS_ONE)
+
+
+@pytest.mark.kits
+def test_a_section_of_a_kit_loads_the_kit_alone() -> None:
+    assert loaded_by("from cluster.scenario import load_scenario; load_scenario('siege')", RUNS_ONE) == ["kits"]

@@ -16,6 +16,7 @@ from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario
 from cluster.scenario.schema import scenario_schema, schema_text
+from cluster.scenario.sections.packaged import section_names
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -31,6 +32,7 @@ def test_it_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
+@pytest.mark.kits
 def test_the_published_file_is_the_schema() -> None:
     published = (ROOT / "scenarios" / "schema.json").read_text(encoding="utf-8")
     assert published == schema_text(), "stampede schema > scenarios/schema.json"
@@ -177,4 +179,4 @@ def test_descriptions_are_plain_text() -> None:
 
 
 def test_every_section_of_a_scenario_is_in_it() -> None:
-    assert SCHEMA["properties"].keys() == {"extends", *Scenario.model_fields}
+    assert SCHEMA["properties"].keys() == {"extends", *Scenario.model_fields, *section_names()}

@@ -17,10 +17,10 @@ from cluster.commands.cli import main as cli
 from cluster.common.checkout import ROOT
 from cluster.scenario import change_scenario, load_scenario
 from cluster.scenario.overrides import parse_setting
-from cluster.scenario.sections.kubernetes import amount_of
 from kits.kubernetes.names import CORDONED_BY
 from kits.kubernetes.render import Deployment, manifests
 from kits.kubernetes.render.access import ways_by_kubernetes
+from kits.kubernetes.section import amount_of
 
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 FROM_KUBERNETES = (

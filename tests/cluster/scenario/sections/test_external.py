@@ -186,13 +186,12 @@ def test_a_region_that_contains_it_is_refused_for_a_fault_of_processes() -> None
     assert "validator-3 is external" in problem({"kind": "kill", "target": "region:eu", "at_height": 3}, node=inside)
 
 
-def test_the_simulator_and_kubernetes_refuse_it() -> None:
+def test_the_simulator_refuses_it() -> None:
     scenario = Scenario.model_validate(fields())
     assert scenario.live_problem is None
-    for given in (scenario.simulator_problem, scenario.kubernetes_problem):
-        assert given is not None and given.startswith("validators.nodes[3].external: ")
-    ordinary = Scenario.model_validate(fields(node={}))
-    assert (ordinary.simulator_problem, ordinary.kubernetes_problem) == (None, None)
+    given = scenario.simulator_problem
+    assert given is not None and given.startswith("validators.nodes[3].external: ")
+    assert Scenario.model_validate(fields(node={})).simulator_problem is None
 
 
 @pytest.mark.kits

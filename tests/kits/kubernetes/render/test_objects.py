@@ -16,6 +16,7 @@ from kits.kubernetes.render import Deployment, Monitoring, manifests, soak_manif
 from kits.kubernetes.render.deployment import MAX_NAME, WORKS, name_for
 from kits.kubernetes.render.metadata import Manifest
 from kits.kubernetes.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go, results_pod
+from kits.kubernetes.section import KubernetesSection
 
 RUN = ("run", "/etc/stampede/scenario.yaml")
 UP = ("up", "/etc/stampede/scenario.yaml", "--port", "9464")
@@ -78,7 +79,7 @@ def test_results_go_to_a_bucket_from_the_drivers_container_alone(command: tuple[
     ("endpoint", "port"), [(None, 443), ("https://minio", 443), ("http://minio", 80), ("https://minio.a:9000", 9000)]
 )
 def test_the_port_of_the_buckets_server_is_open(endpoint: str | None, port: int) -> None:
-    assert plan(kubernetes={"results_endpoint": endpoint}).kubernetes.results_port == port
+    assert KubernetesSection.of(plan(kubernetes={"results_endpoint": endpoint})).results_port == port
 
 
 def test_a_soak_uploads_the_folder_of_each_night() -> None:
@@ -303,7 +304,7 @@ def test_a_driver_has_rights_only_for_faults_that_were_announced() -> None:
 
 
 def test_results_are_read_and_not_written() -> None:
-    spec = results_pod(plan().kubernetes, Deployment("a", "b"))["spec"]
+    spec = results_pod(KubernetesSection.of(plan()), Deployment("a", "b"))["spec"]
     assert spec["volumes"][1]["persistentVolumeClaim"] == {"claimName": "a-runs", "readOnly": True}
     assert spec["containers"][0]["volumeMounts"][1]["readOnly"] is True
     assert spec["serviceAccountName"] == "default", "each namespace has it"

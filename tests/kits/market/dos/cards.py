@@ -6,11 +6,11 @@ from random import Random
 from typing import Any
 
 from cluster.scenario import scenario_from
-from cluster.scenario.sections.dos import ATTACK_NAMES, DosSection
 from kits.market.dos.case_runs import CaseResult
 from kits.market.dos.cases import BASELINE, make_plan, make_variants
 from kits.market.dos.measures import RunMeasures, Window
 from kits.market.dos.scorecard import Scorecard
+from kits.market.dos.section import ATTACK_NAMES, DosSection
 
 HEARTBEAT = {"workload": "heartbeat", "count": 2, "interval_ms": 400}
 SMALL: dict[str, Any] = {

@@ -19,13 +19,13 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.chain import OwnPolicy
-from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
 from kits.market.dos.cases import BASELINE, OWN, make_plan, make_variants
 from kits.market.dos.measures import Window
 from kits.market.dos.scorecard import Against, Scorecard
 from kits.market.dos.scorecard_output import COLUMNS, against, cell, ordered, print_scorecard, summary
+from kits.market.dos.section import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.kits.market.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
@@ -63,9 +63,10 @@ def test_some_attackers_are_as_many_as_they_have_to_be() -> None:
 
 def test_every_attack_has_one_purse_of_a_stated_size() -> None:
     siege = load_scenario("siege")
-    first, last = siege.dos.window(siege.stop.height)
+    dos = DosSection.of(siege)
+    first, last = dos.window(siege.stop.height)
     lane = siege.chain.parameters().lane_timer_cycles * siege.chain.parameters().initial_basefee
-    assert siege.dos.budget == (last - first) * lane == DosSection().budget
+    assert dos.budget == (last - first) * lane == DosSection().budget
     for given in (siege, scenario()):
         plan = make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
         for name in plan.attacks:
@@ -244,7 +245,7 @@ def test_the_attack_is_in_the_middle_by_default() -> None:
 
 
 def test_siege_states_the_bounds_of_every_grade() -> None:
-    siege = load_scenario("siege").dos
+    siege = DosSection.of(load_scenario("siege"))
     assert {name: tuple(bounds) for name, bounds in siege.grades.items()} == DEFAULT_BOUNDS
 
 

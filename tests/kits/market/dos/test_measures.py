@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.scenario.sections.dos import METRICS
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.measures import (
     MEASURES,
@@ -23,6 +22,7 @@ from kits.market.dos.measures import (
     measure_run,
     recovery_blocks,
 )
+from kits.market.dos.section import METRICS
 from loadgen.workloads import LoadPlan
 from validator.chain.block import (
     BlockReceipts,

@@ -13,9 +13,9 @@ from cluster.commands.cli.main import main
 from cluster.commands.compare.comparison import compare
 from cluster.commands.compare.groups import read_group
 from cluster.common.errors import BadInput, ExitCode
-from cluster.scenario.sections.dos import ATTACK_NAMES, DEFAULT_BOUNDS
 from kits.market.dos.scorecard import Scorecard
 from kits.market.dos.scorecard_output import render_scorecard
+from kits.market.dos.section import ATTACK_NAMES, DEFAULT_BOUNDS
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.kits.market.dos.cards import attacked, card, large_card
 

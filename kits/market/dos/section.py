@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from cluster.common.suggestions import unknown
 from cluster.scenario.sections.base import Height, Section
+from cluster.scenario.sections.packaged import PackagedSection
 from loadgen.workloads.attacks.registry import ATTACKS
 from loadgen.workloads.plan import MAX_BUDGET, MAX_USERS
 from loadgen.workloads.registry import WORKLOADS
@@ -99,7 +100,7 @@ class AttackSection(Section):
     """The attack's own options."""
 
 
-class DosSection(Section):
+class DosSection(PackagedSection):
     """The attacks of ``stampede dos``, and the grades of their results. A run does not read this section."""
 
     from_height: Height | None = None

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster.scenario.sections.base import Section
+from cluster.scenario.sections.packaged import PackagedSection
 
 _QUANTITY: Final = re.compile(r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2}|)", re.ASCII)
 _SUFFIXES: Final = {
@@ -199,7 +200,7 @@ class SeedPods(Section):
     """Memory of each."""
 
 
-class KubernetesSection(Section):
+class KubernetesSection(PackagedSection):
     """How a testnet is deployed on Kubernetes. A run of the same scenario elsewhere ignores it."""
 
     image: ImageName | None = None

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from cluster.scenario import Scenario
 from cluster.scenario.problems import describe
-from cluster.scenario.sections.kubernetes import KubernetesSection, amount_of
 from cluster.watches.watched_simulation import simulate
+from kits.kubernetes.section import KubernetesSection, amount_of
 
 
 def problem(section: str) -> str:
@@ -134,5 +134,5 @@ def test_a_simulated_run_does_not_depend_on_it() -> None:
 
 def test_a_fork_cannot_change_it() -> None:
     given = {"name": "a", "forks": [{"at_height": 9, "changes": {"kubernetes.spread": "none"}}]}
-    with pytest.raises(ValidationError, match=r"a fork cannot change kubernetes\.spread: a simulated run does not"):
+    with pytest.raises(ValidationError, match=r"a fork cannot change kubernetes\.spread: no such setting of a run"):
         Scenario.model_validate(given)
