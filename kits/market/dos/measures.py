@@ -158,7 +158,7 @@ class Effect(NamedTuple):
     """What an attack did: an attacked run, compared with its baseline."""
 
     metrics: dict[str, float | None]
-    """Values of :data:`MEASURES`, keyed by name; ``None`` for what is undefined or was not measured."""
+    """Values of :data:`METRICS`, keyed by name; ``None`` for what is undefined or was not measured."""
     recovered: bool
     """Whether the chain recovered; if not, recovery takes longer than ``recovery_blocks``."""
     acted: bool
@@ -173,7 +173,7 @@ def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, wind
 def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> Effect:
     """Compare an attacked run with its baseline: same seed, window and honest users, no attackers."""
     return Effect(
-        {name: measure(attacked, baseline) for name, measure in MEASURES.items()},
+        {name: metric.measure(attacked, baseline) for name, metric in METRICS.items()},
         recovery_blocks(attacked, baseline)[1],
         bool(attacked.attackers_transactions or attacked.attackers_fires or attacked.attackers_sent),
     )
@@ -326,39 +326,41 @@ Measure = Callable[[RunMeasures, RunMeasures], float | None]
 """A figure of an attacked run and its baseline."""
 
 
-def _of(value: Value) -> Measure:
+class Metric(NamedTuple):
+    """A metric of the scorecard."""
+
+    words: str
+    measure: Measure
+
+
+def _of(words: str, value: Value) -> Metric:
     """The attacked run's value alone."""
-    return lambda run, usual: value(run)
+    return Metric(words, lambda run, usual: value(run))
 
 
-def _added(value: Value) -> Measure:
+def _added(words: str, value: Value, more: str = "") -> Metric:
     """The attacked run's value minus the baseline's."""
-
-    def added(run: RunMeasures, usual: RunMeasures) -> float | None:
-        found, before = value(run), value(usual)
-        return None if found is None or before is None else found - before
-
-    return added
+    return Metric(f"{words}, less the baseline's{more}", lambda run, usual: _less(value(run), value(usual)))
 
 
-def _to_usual(value: Value) -> Measure:
+def _to_usual(words: str, value: Value, more: str = "") -> Metric:
     """The attacked run's value as a ratio to the baseline's."""
-    return lambda run, usual: _ratio(value(run), value(usual))
+    return Metric(f"{words}, to the baseline's{more}", lambda run, usual: _ratio(value(run), value(usual)))
 
 
-def _per_coin(value: Value) -> Measure:
+def _per_coin(words: str, value: Value) -> Metric:
     """What an attack added for each unit that it spent; ``None`` if it added or spent nothing."""
 
     def per_coin(run: RunMeasures, usual: RunMeasures) -> float | None:
-        added = _added(value)(run, usual)
+        added = _less(value(run), value(usual))
         return _ratio(added, run.spend) if added is not None and added > 0 else None
 
-    return per_coin
+    return Metric(f"{words} per unit spent", per_coin)
 
 
-def _price_of(effect: Callable[[RunMeasures, RunMeasures], float]) -> Measure:
+def _price_of(words: str, effect: Callable[[RunMeasures, RunMeasures], float]) -> Metric:
     """Spend per unit of an effect; ``None`` without an effect, 0 if the attackers spent nothing."""
-    return lambda run, usual: _ratio(run.spend, effect(run, usual))
+    return Metric(f"spend per {words}; 0 if it was free", lambda run, usual: _ratio(run.spend, effect(run, usual)))
 
 
 def _delay_blocks(run: RunMeasures, usual: RunMeasures) -> float:
@@ -370,7 +372,7 @@ def _displaced_fires(run: RunMeasures, usual: RunMeasures) -> float:
 
 
 def _spend_ratio(run: RunMeasures, usual: RunMeasures) -> float | None:
-    return _ratio(_price_of(_displaced_fires)(run, usual), usual.fee_per_fire)
+    return _ratio(_ratio(run.spend, _displaced_fires(run, usual)), usual.fee_per_fire)
 
 
 def _tail(values: Sequence[float]) -> float | None:
@@ -386,36 +388,59 @@ def _ratio(value: float | None, usual: float | None) -> float | None:
     return None if value is None or not usual else value / usual
 
 
-MEASURES: Final[Mapping[str, Measure]] = {
-    "lateness_p50": _of(lambda run: run.lateness_at(0.5)),
-    "lateness_p99": _of(lambda run: run.lateness_at(TAIL)),
-    "lateness_max": _of(lambda run: run.lateness_at(1.0)),
-    "lateness_p99_added": _added(lambda run: run.lateness_at(TAIL)),
-    "waiting": _of(lambda run: run.waiting),
-    "destroyed": _of(lambda run: run.destroyed),
-    "destroyed_added": _added(lambda run: run.destroyed),
-    "honest_fires_per_block": _of(lambda run: run.per_block(run.fires)),
-    "honest_fires_ratio": _to_usual(lambda run: run.per_block(run.fires)),
-    "displaced_fires": _displaced_fires,
-    "user_transactions_ratio": _to_usual(lambda run: run.per_block(run.transactions)),
-    "user_cycles_ratio": _to_usual(lambda run: run.per_block(run.transaction_cycles)),
-    "block_cycles_p99": _of(lambda run: _tail(run.block_cycles)),
-    "block_cycles_ratio": _to_usual(lambda run: _tail(run.block_cycles)),
-    "cpu_ratio": _to_usual(lambda run: _tail(run.cpu_s)),
-    "cpu_full_ratio": _of(lambda run: _ratio(_tail(run.cpu_s), run.full_block_s)),
-    "cpu_per_cycle_ratio": _to_usual(_cpu_per_cycle),
-    "block_rate_ratio": _to_usual(lambda run: run.blocks_per_second),
-    "state_bytes_added": _added(lambda run: run.state_bytes),
-    "memory_bytes_added": _added(lambda run: run.memory_bytes),
-    "pool_transactions_added": _added(lambda run: run.pool_transactions),
-    "attackers_timers": _of(lambda run: run.attackers_timers),
-    "delay_blocks": _delay_blocks,
-    "spend": _of(lambda run: run.spend),
-    "spend_per_block_of_delay": _price_of(_delay_blocks),
-    "spend_per_fire_displaced": _price_of(_displaced_fires),
-    "spend_ratio": _spend_ratio,
-    "state_bytes_per_coin": _per_coin(lambda run: run.state_bytes),
-    "memory_bytes_per_coin": _per_coin(lambda run: run.memory_bytes),
-    "recovery_blocks": lambda run, usual: recovery_blocks(run, usual)[0],
+def _less(value: float | None, usual: float | None) -> float | None:
+    return None if value is None or usual is None else value - usual
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    "lateness_p50": _of("p50 of the honest timers' lateness, in blocks", lambda run: run.lateness_at(0.5)),
+    "lateness_p99": _of("p99 of the honest timers' lateness, in blocks", lambda run: run.lateness_at(TAIL)),
+    "lateness_max": _of("greatest lateness of an honest timer, in blocks", lambda run: run.lateness_at(1.0)),
+    "lateness_p99_added": _added(
+        "p99 of the honest timers' lateness", lambda run: run.lateness_at(TAIL), ", in blocks"
+    ),
+    "waiting": _of("honest timers that were due and still wait at the end", lambda run: run.waiting),
+    "destroyed": _of("honest timers that were destroyed when they were due", lambda run: run.destroyed),
+    "destroyed_added": _added("honest timers that were destroyed when they were due", lambda run: run.destroyed),
+    "honest_fires_per_block": _of("honest fires per block that did their work", lambda run: run.per_block(run.fires)),
+    "honest_fires_ratio": _to_usual("honest fires per block that did their work", lambda run: run.per_block(run.fires)),
+    "displaced_fires": Metric("honest fires that the baseline had, and the attacked run had not", _displaced_fires),
+    "user_transactions_ratio": _to_usual(
+        "honest transactions per block that did their work", lambda run: run.per_block(run.transactions)
+    ),
+    "user_cycles_ratio": _to_usual(
+        "cycles of honest transactions per block", lambda run: run.per_block(run.transaction_cycles)
+    ),
+    "block_cycles_p99": _of("p99 of the cycles that a block executed", lambda run: _tail(run.block_cycles)),
+    "block_cycles_ratio": _to_usual("p99 of the cycles that a block executed", lambda run: _tail(run.block_cycles)),
+    "cpu_ratio": _to_usual("p99 of a block's processor time", lambda run: _tail(run.cpu_s), "; measured"),
+    "cpu_full_ratio": _of(
+        "p99 of a block's processor time, to that of a full block of honest users; measured",
+        lambda run: _ratio(_tail(run.cpu_s), run.full_block_s),
+    ),
+    "cpu_per_cycle_ratio": _to_usual("processor time per executed cycle", _cpu_per_cycle, "; measured"),
+    "block_rate_ratio": _to_usual(
+        "blocks per second", lambda run: run.blocks_per_second, "; in the simulator execution takes no time"
+    ),
+    "state_bytes_added": _added("bytes of state after the attack", lambda run: run.state_bytes),
+    "memory_bytes_added": _added(
+        "bytes in the memory of a validator's execution after the attack", lambda run: run.memory_bytes
+    ),
+    "pool_transactions_added": _added(
+        "transactions in the fullest mempool at the end", lambda run: run.pool_transactions
+    ),
+    "attackers_timers": _of("the attackers' live timers after the attack", lambda run: run.attackers_timers),
+    "delay_blocks": Metric("blocks of lateness that the attack added to all honest timers together", _delay_blocks),
+    "spend": _of("what the attackers paid, in the smallest CBY unit", lambda run: run.spend),
+    "spend_per_block_of_delay": _price_of("block of delay", _delay_blocks),
+    "spend_per_fire_displaced": _price_of("displaced fire", _displaced_fires),
+    "spend_ratio": Metric("spend per displaced fire, to what an honest fire paid in the baseline", _spend_ratio),
+    "state_bytes_per_coin": _per_coin("bytes of state added", lambda run: run.state_bytes),
+    "memory_bytes_per_coin": _per_coin("bytes of memory added", lambda run: run.memory_bytes),
+    "recovery_blocks": Metric(
+        "blocks after the attack until honest timers wait as in the baseline",
+        lambda run, usual: recovery_blocks(run, usual)[0],
+    ),
 }
-"""The measures of an attack. :data:`~kits.market.dos.section.METRICS` defines each in words."""
+MEASURED: Final = frozenset(name for name, metric in METRICS.items() if metric.words.endswith("; measured"))
+"""Metrics that depend on the machine."""

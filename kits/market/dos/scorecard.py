@@ -21,8 +21,8 @@ from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
 from kits.market.dos.case_runs import CaseResult
 from kits.market.dos.cases import BASELINE, Plan
-from kits.market.dos.measures import Effect, measure_attack
-from kits.market.dos.section import GRADES, MEASURED, METRICS, DosSection, Grade, grade
+from kits.market.dos.measures import MEASURED, METRICS, Effect, measure_attack
+from kits.market.dos.section import GRADES, DosSection, Grade, grade
 from kits.market.estimates import Cell, Estimate, Results, by_bootstrap
 from kits.market.trials import Trial
 

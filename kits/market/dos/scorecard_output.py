@@ -15,8 +15,9 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.page import render_page
 from cluster.report.svg import number
+from kits.market.dos.measures import METRICS
 from kits.market.dos.scorecard import SPEND_RATIOS, Score, Scorecard
-from kits.market.dos.section import GRADES, METRICS, Grade
+from kits.market.dos.section import GRADES, Grade
 from kits.market.estimates import Cell, Estimate
 
 if TYPE_CHECKING:
@@ -167,15 +168,18 @@ def render_scorecard(card: Scorecard) -> str:
         maps=[
             _map(card, OVERALL, "Grade of each attack", variants, partial(_graded, card, OVERALL)),
             *([_map(card, HELD, title, others, partial(_held, card))] if card.against else []),
-            *(_map(card, name, METRICS[name], variants, partial(_graded, card, name)) for name in card.dos.bounds),
+            *(
+                _map(card, name, METRICS[name].words, variants, partial(_graded, card, name))
+                for name in card.dos.bounds
+            ),
         ],
-        columns=[(heading, METRICS[name]) for name, heading in COLUMNS.items()],
+        columns=[(heading, METRICS[name].words) for name, heading in COLUMNS.items()],
         tables=[
             (variant, [{"score": score, "cells": [cell(score, name) for name in COLUMNS]} for score in ordered(scores)])
             for variant, scores in card.scores.items()
         ],
         problems=card.problems,
-        bounds=[(name, METRICS[name], _bounds_text(bounds)) for name, bounds in card.dos.bounds.items()],
+        bounds=[(name, METRICS[name].words, _bounds_text(bounds)) for name, bounds in card.dos.bounds.items()],
         letters=GRADES,
     )
 

@@ -1,7 +1,6 @@
 """The ``dos`` section of a scenario: the attacks of ``stampede dos``, and the grades of their results.
 
-A run does not read it. The names of graded metrics are those of the scorecard
-(:mod:`kits.market.dos.measures`).
+A run does not read it.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from cluster.common.suggestions import unknown
 from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.packaged import PackagedSection
+from kits.market.dos.measures import METRICS
 from loadgen.workloads.attacks.registry import ATTACKS
 from loadgen.workloads.plan import MAX_BUDGET, MAX_USERS
 from loadgen.workloads.registry import WORKLOADS
@@ -23,41 +23,6 @@ Grade = Literal["A", "B", "C", "D", "F"]
 GRADES: Final[tuple[Grade, ...]] = ("A", "B", "C", "D", "F")
 """The grades, best first."""
 ATTACK_NAMES: Final = tuple(attack.name for attack in ATTACKS)
-METRICS: Final[dict[str, str]] = {
-    "lateness_p50": "p50 of the honest timers' lateness, in blocks",
-    "lateness_p99": "p99 of the honest timers' lateness, in blocks",
-    "lateness_max": "greatest lateness of an honest timer, in blocks",
-    "lateness_p99_added": "p99 of the honest timers' lateness, less the baseline's, in blocks",
-    "waiting": "honest timers that were due and still wait at the end",
-    "destroyed": "honest timers that were destroyed when they were due",
-    "destroyed_added": "honest timers that were destroyed when they were due, less the baseline's",
-    "honest_fires_per_block": "honest fires per block that did their work",
-    "honest_fires_ratio": "honest fires per block that did their work, to the baseline's",
-    "displaced_fires": "honest fires that the baseline had, and the attacked run had not",
-    "user_transactions_ratio": "honest transactions per block that did their work, to the baseline's",
-    "user_cycles_ratio": "cycles of honest transactions per block, to the baseline's",
-    "block_cycles_p99": "p99 of the cycles that a block executed",
-    "block_cycles_ratio": "p99 of the cycles that a block executed, to the baseline's",
-    "cpu_ratio": "p99 of a block's processor time, to the baseline's; measured",
-    "cpu_full_ratio": "p99 of a block's processor time, to that of a full block of honest users; measured",
-    "cpu_per_cycle_ratio": "processor time per executed cycle, to the baseline's; measured",
-    "block_rate_ratio": "blocks per second, to the baseline's; in the simulator execution takes no time",
-    "state_bytes_added": "bytes of state after the attack, less the baseline's",
-    "memory_bytes_added": "bytes in the memory of a validator's execution after the attack, less the baseline's",
-    "pool_transactions_added": "transactions in the fullest mempool at the end, less the baseline's",
-    "attackers_timers": "the attackers' live timers after the attack",
-    "delay_blocks": "blocks of lateness that the attack added to all honest timers together",
-    "spend": "what the attackers paid, in the smallest CBY unit",
-    "spend_per_block_of_delay": "spend per block of delay; 0 if it was free",
-    "spend_per_fire_displaced": "spend per displaced fire; 0 if it was free",
-    "spend_ratio": "spend per displaced fire, to what an honest fire paid in the baseline",
-    "state_bytes_per_coin": "bytes of state added per unit spent",
-    "memory_bytes_per_coin": "bytes of memory added per unit spent",
-    "recovery_blocks": "blocks after the attack until honest timers wait as in the baseline",
-}
-"""Metrics of the scorecard with descriptions."""
-MEASURED: Final = frozenset(name for name, text in METRICS.items() if text.endswith("; measured"))
-"""Metrics that depend on the machine."""
 DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "lateness_p99_added": (1, 3, 8, 20),
     "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),

@@ -22,10 +22,10 @@ from cluster.scenario.sections.chain import OwnPolicy
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
 from kits.market.dos.cases import BASELINE, OWN, make_plan, make_variants
-from kits.market.dos.measures import Window
+from kits.market.dos.measures import METRICS, Window
 from kits.market.dos.scorecard import Against, Scorecard
 from kits.market.dos.scorecard_output import COLUMNS, against, cell, ordered, print_scorecard, summary
-from kits.market.dos.section import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
+from kits.market.dos.section import DEFAULT_BOUNDS, PURSE, DosSection, grade
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.kits.market.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures

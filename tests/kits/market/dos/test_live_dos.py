@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kits.market.dos.section import METRICS
+from kits.market.dos.measures import METRICS
 from tests.cluster.live.scenarios import PAIR
 from tests.cluster.live.test_attach import result_of, stampede
 

@@ -12,7 +12,6 @@ import pytest
 from cluster.scenario import Scenario
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos.measures import (
-    MEASURES,
     ExecutedBlock,
     RunMeasures,
     Window,
@@ -22,7 +21,6 @@ from kits.market.dos.measures import (
     measure_run,
     recovery_blocks,
 )
-from kits.market.dos.section import METRICS
 from loadgen.workloads import LoadPlan
 from validator.chain.block import (
     BlockReceipts,
@@ -100,10 +98,6 @@ def run(**fields: Any) -> RunMeasures:
 def compared(attacked: RunMeasures, baseline: RunMeasures) -> SimpleNamespace:
     """The metrics of an attack, as attributes."""
     return SimpleNamespace(**measure_attack(attacked, baseline).metrics)
-
-
-def test_each_metric_has_a_definition_and_a_function() -> None:
-    assert list(MEASURES) == list(METRICS)
 
 
 # --- the window -----------------------------------------------------------------------------------------------------
