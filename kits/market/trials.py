@@ -64,6 +64,6 @@ def run_trials(
         with closing(ended):
             for count, (number, outcome) in enumerate(ended, start=before + 1):
                 yield trials[number], outcome
-                progress.update(bar, completed=count, description=str(trials[number]))
+                progress.update(bar, completed=count, description=trials[number].question)
                 if progress.disable and is_tenth(count, total):
                     print_line(output, f"{count:,} of {total:,} runs")

@@ -114,13 +114,8 @@ def run_live_cases(plan: Plan, folder: Path, output: Console) -> Iterator[tuple[
         if judged.books.record.interrupted:
             raise KeyboardInterrupt
         yield trial, measure_case(plan, judged)
-        print_line(output, f"{number + 1} of {len(trials)} runs  {words_of(trial)}")
-
-
-def words_of(trial: Trial) -> str:
-    """A run in words."""
-    variant, attack = trial.cell
-    return f"{attack or 'no attack'} on {variant}, seed {trial.seed}"
+        what = f"{attack or 'no attack'} on {variant}, seed {trial.seed}"
+        print_line(output, f"{number + 1} of {len(trials)} runs  {what}")
 
 
 def measure_case(plan: Plan, judged: Judged) -> CaseResult:

@@ -20,12 +20,14 @@ from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.chain import OwnPolicy
 from cluster.watches.watched_simulation import simulate
+from kits.market.dos import case_runs
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
-from kits.market.dos.cases import BASELINE, OWN, make_plan, make_variants
+from kits.market.dos.cases import BASELINE, OWN, Plan, make_plan, make_variants
 from kits.market.dos.measures import METRICS, Window
 from kits.market.dos.scorecard import Against, Scorecard
 from kits.market.dos.scorecard_output import COLUMNS, against, cell, ordered, print_scorecard, summary
 from kits.market.dos.section import DEFAULT_BOUNDS, PURSE, DosSection, grade
+from kits.market.trials import Trial
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.kits.market.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
@@ -486,6 +488,20 @@ def test_the_command_scores_an_attack(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "small as cip1, 1 seed" in out
     assert "lane-cells" in out
+
+
+def test_an_interruption_keeps_the_runs_that_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(plan: Plan, trial: Trial) -> CaseResult:
+        if trial.cell[1] != BASELINE and trial.seed == 2:
+            raise KeyboardInterrupt
+        return CaseResult(measures()) if trial.cell[1] == BASELINE else attacked(late=2)
+
+    monkeypatch.setattr(case_runs, "run_case", run)
+    (path := tmp_path / "small.yaml").write_text(json.dumps(SMALL))
+    given = ["dos", str(path), "--attack", "lane-cells", "--seeds", "1:3", "--workers", "1"]
+    assert main([*given, "--out", str(tmp_path / "out")]) == ExitCode.INCONCLUSIVE
+    card = json.loads((tmp_path / "out" / "scorecard.json").read_text())
+    assert (card["interrupted"], card["attacks"]["lane-cells"]["seeds"]) == (True, [1])
 
 
 # --- live -----------------------------------------------------------------------------------------------------------
