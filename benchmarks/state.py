@@ -32,7 +32,7 @@ from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.state.engines.packed import PackedEngine
 from validator.state.engines.plain import PlainEngine
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 
 KEY_BYTES: Final = 21
 VALUE_BYTES: Final = 32

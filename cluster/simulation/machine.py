@@ -45,7 +45,7 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.executor.jobs import Finalize, Job, JobResult
-from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
+from validator.node.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 

@@ -21,7 +21,6 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario.sections.measurements.profile import ProfileSection, draw
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine, Work
-from validator.node.executor.executor import sizes_of
 from validator.node.executor.jobs import Build, Execute, Finalize, Job
 from validator.storage.journal import JOURNAL_FILE
 
@@ -177,7 +176,7 @@ class MeasuredWork(Work):
         wait_us = self._times.draw_us(self._times.profile.hand_over_us) + sum(
             self._draw_sync_us() for _ in range(syncs)
         )
-        transactions, fires = sizes_of(machine.validator.executor, result)
+        transactions, fires = machine.validator.executor.sizes_of(result)
         work_us = self._times.job_us(job, transactions, fires)
         if isinstance(job, Build | Execute) and fires and not self._is_warm:
             self._is_warm = True

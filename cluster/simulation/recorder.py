@@ -25,7 +25,7 @@ from validator.node.events import BlockFinal, Run
 from validator.node.executor.queries import FinalityPage, StatePages
 from validator.primitives.types import parse_address
 from validator.state import HistoryError
-from validator.state.proofs.proof import ProofError
+from validator.state.proof import ProofError
 
 SAMPLE_EVERY_MS: Final = 500
 ALL_BLOCKS: Final = 10**9

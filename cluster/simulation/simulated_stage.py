@@ -50,7 +50,7 @@ from cluster.faults.link_faults import LinkFaults
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
-from validator.node.joining.snapshot_join import SnapshotJoin
+from validator.node.snapshot_join import SnapshotJoin
 from validator.storage.frames import split
 from validator.storage.journal import JOURNAL_FILE
 

@@ -18,7 +18,7 @@ from cluster.simulation.measured_work import MeasuredTimes
 from cluster.simulation.shared_executions import SharedExecutions
 from consensus.keys import ValidatorSet
 from validator.node.assembly import Validator, open_validator
-from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
+from validator.node.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.primitives.types import ValidatorError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cluster.simulation.machine import Machine
 from cluster.watches.watch import Watch
 from consensus.voting import Sizes
 from validator.node.events import BlockFinal
-from validator.node.pool.mempool import PoolSizes
+from validator.node.mempool import PoolSizes
 
 VOTES_PER_SIGNER: Final = 3
 """Votes of one signer in one view: one of each kind in its protocol."""

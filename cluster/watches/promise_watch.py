@@ -43,7 +43,7 @@ from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.events import Run, TransactionDropped
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.executor.jobs import Build
-from validator.node.pool.mempool import Departure
+from validator.node.mempool import Departure
 
 HASH_DIGITS: Final = 16
 

@@ -65,7 +65,7 @@ from validator.node.events import BlockFinal, Certified, Diverged
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Address, Hash
 from validator.state import HistoryError, View
-from validator.state.proofs.proof import ProofError, verify
+from validator.state.proof import ProofError, verify
 from validator.storage.archive import ArchivedBlock
 
 PROOFS_EVERY_HEIGHTS: Final = 8

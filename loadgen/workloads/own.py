@@ -29,8 +29,15 @@ from validator.chain.transactions import U64_LIMIT, Action
 from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
-from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, place_of
-from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
+from validator.primitives.user_file import (
+    MAX_BYTES,
+    NAME_PATTERN,
+    SUFFIX,
+    NotWritten,
+    WrittenClass,
+    classes_of,
+    place_of,
+)
 
 MODULE_PREFIX: Final = "stampede_workload_"
 """Prefix of the names of the modules that are made from the texts of custom workloads."""

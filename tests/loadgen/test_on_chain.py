@@ -17,7 +17,7 @@ from validator.chain.genesis import Genesis
 from validator.chain.transactions import Call, System, Transaction, parse
 from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import AccountsRead, Build, Built, Finalize, Finalized, ReadAccounts
-from validator.node.pool.mempool import Mempool
+from validator.node.mempool import Mempool
 from validator.primitives.codec import decode
 from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Hash

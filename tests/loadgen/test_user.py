@@ -18,7 +18,7 @@ from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction, Transfer, parse
 from validator.node.limits import DEFAULT_POOL_LIMITS
-from validator.node.pool.mempool import Mempool
+from validator.node.mempool import Mempool
 
 CHAIN_ID = "chain"
 START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.chain.records import Timer
-from validator.policies.bias import bias, table
+from validator.policies.bias_auction import bias, table
 from validator.primitives.types import Address, TimerId
 from validator.scheduler import order
 from validator.scheduler.rows import ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows, pack_row

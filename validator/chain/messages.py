@@ -99,7 +99,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """The response to a :class:`ChunkRequest`: one piece of a chunk (:mod:`validator.node.joining.pieces`).
+    """The response to a :class:`ChunkRequest`: one piece of a chunk (:mod:`validator.node.snapshot_join`).
 
     Every piece except the last one has :data:`MAX_PIECE_BYTES`.
     """

@@ -10,8 +10,8 @@ from consensus.journal import JournalError
 from consensus.keys import Signer, ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.executor.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
-from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import FinalPoint, Node, NodeConfig, NodeIdentity
+from validator.node.snapshot_join import SnapshotJoin
 from validator.primitives.types import Height
 from validator.storage.disk import Disk
 from validator.storage.journal import JOURNAL_FILE, JournalContent, has_journal, open_journal

@@ -123,7 +123,7 @@ class SubmitResult(msgspec.Struct, frozen=True):
     error: str | None
     """Error as one line for people."""
     reason: str | None = None
-    """Reason, one of the fixed words of :class:`validator.node.pool.mempool.Refusal`."""
+    """Reason, one of the fixed words of :class:`validator.node.mempool.Refusal`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True):
-    """For observers: the mempool refused a transaction, for a :class:`validator.node.pool.mempool.Refusal`."""
+    """For observers: the mempool refused a transaction, for a :class:`validator.node.mempool.Refusal`."""
 
     transaction_hash: Hash
     reason: str
@@ -142,7 +142,7 @@ class TransactionRefused(msgspec.Struct, frozen=True):
 
 class TransactionDropped(msgspec.Struct, frozen=True):
     """For observers: a transaction that the mempool had accepted, from a client or a peer, left it without becoming
-    final, for a :class:`validator.node.pool.mempool.Departure`."""
+    final, for a :class:`validator.node.mempool.Departure`."""
 
     transaction_hash: Hash
     reason: str

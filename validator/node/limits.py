@@ -13,7 +13,7 @@ MOST_TRANSACTIONS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """The limits of :mod:`validator.node.pool.mempool`."""
+    """The limits of :mod:`validator.node.mempool`."""
 
     max_transactions: int = 20_000
     max_bytes: int = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ executor's results. It passes events to its parts, in this order of work:
 - The engine's ``Finalized`` makes a line of blocks final (:mod:`validator.node.blocks.finality`). Missing blocks are
   fetched first (:mod:`validator.node.blocks.catch_up`).
 - Requests of peers are answered (:mod:`validator.node.peer_service`).
-- Transactions enter the mempool by ``Submit`` and by gossip (:mod:`validator.node.pool.offers`).
+- Transactions enter the mempool by ``Submit`` and by gossip (:mod:`validator.node.offers`).
 - If a final block does not execute to its header, this validator computes another state than a quorum does. It reports
   that (``Diverged``) and stops participating. Continuing would only spread the damage.
 """
@@ -45,10 +45,10 @@ from validator.node.blocks.proposals import PROPOSE_TIMER, Proposals
 from validator.node.blocks.verification import Verification
 from validator.node.executor import jobs
 from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, BlockLimits, PoolLimits
+from validator.node.mempool import Mempool, Refusal
+from validator.node.offers import Offers
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
-from validator.node.pool.mempool import Mempool, Refusal
-from validator.node.pool.offers import Offers
 from validator.primitives.codec import CodecError, encode
 from validator.primitives.types import Hash, Height
 from validator.storage.journal import JournalContent

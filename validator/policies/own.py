@@ -22,8 +22,16 @@ from validator.chain.records import timer_key
 from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.registry import PHASES
-from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of, require_runs
-from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
+from validator.primitives.user_file import (
+    NAME_PATTERN,
+    NotWritten,
+    UserFileError,
+    WrittenClass,
+    classes_of,
+    one_line,
+    place_of,
+    require_runs,
+)
 
 KEPT: Final = 16
 """Number of texts, and of phases made from them, that a process keeps."""

@@ -28,7 +28,7 @@ from validator.state.hashing import COMPACTION_SLACK, TWIG_LEVELS
 from validator.state.interface import Batch, View
 from validator.state.log import MANIFEST_NAME, NO_SNAPSHOT, Recovery, StateLog, chunk_name, log_bytes, snapshot_meta
 from validator.state.merkle import pruned_peaks
-from validator.state.proofs.prover import PastState, Prover
+from validator.state.prover import PastState, Prover
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.disk import Disk, DiskError
 
@@ -226,7 +226,7 @@ class LogStateStore:
     def prove(self, key: bytes, height: Height | None = None) -> bytes:
         """The encoded proof of a key's value or absence in the final state, or in that of a retained height.
 
-        :func:`validator.state.proofs.proof.verify` checks it against that height's state root. Raises
+        :func:`validator.state.proof.verify` checks it against that height's state root. Raises
         :class:`HistoryError` if the height is not retained, and :class:`~validator.storage.disk.DiskError`.
         """
         prover, past = self._at(height)

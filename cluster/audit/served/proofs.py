@@ -41,7 +41,7 @@ from consensus.types import GENESIS_VIEW, ConsensusError
 from spec.encoding import tagged
 from validator.chain.records import account_key, timer_key
 from validator.primitives.types import Hash
-from validator.state.proofs.proof import ProofError, verify
+from validator.state.proof import ProofError, verify
 
 SERVED_FINALITY: Final = "served_finality"
 SERVED_PROOFS: Final = "served_proofs"

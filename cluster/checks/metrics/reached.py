@@ -10,7 +10,7 @@ from cluster.audit.served.chains import read_served
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.record.run import RunRecord, ValidatorRecord
 from consensus.types import FIRST_VIEW
-from validator.node.pool.mempool import Departure, Refusal
+from validator.node.mempool import Departure, Refusal
 
 REFUSALS: Final[Mapping[str, Mechanism]] = {
     Refusal.MEMPOOL_FULL: Mechanism.POOL_FULL,

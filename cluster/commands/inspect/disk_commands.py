@@ -20,7 +20,7 @@ from cluster.disks.directory import LOCK_NAME, DirectoryDisk
 from validator.primitives.types import HASH_BYTES, Hash, Height
 from validator.state import HistoryError, LogStateStore
 from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
-from validator.state.proofs.proof import ProofError, verify
+from validator.state.proof import ProofError, verify
 from validator.storage.disk import Disk, DiskError
 
 STATE_FOLDER: Final = "state"

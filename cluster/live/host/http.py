@@ -40,7 +40,7 @@ from cluster.live.web.shares import Amounts, NoShare, Shares
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from validator.node.executor.queries import BlockGone, Cursor, EventFilter, StatePages
-from validator.node.pool.offers import MAX_OFFERED_BYTES, MAX_OFFERED_TRANSACTIONS
+from validator.node.offers import MAX_OFFERED_BYTES, MAX_OFFERED_TRANSACTIONS
 from validator.primitives.types import ADDRESS_BYTES, HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, parse_decimal
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT

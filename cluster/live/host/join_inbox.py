@@ -10,7 +10,7 @@ from typing import Final
 
 from validator.chain.messages import may_answer_join
 from validator.node.events import Effect, Event, Message, Started
-from validator.node.joining.snapshot_join import SnapshotJoin
+from validator.node.snapshot_join import SnapshotJoin
 
 MAX_JOIN_MESSAGES: Final = 4
 """Limit of waiting messages from one peer. A join asks each peer for its view and one other thing at a time."""

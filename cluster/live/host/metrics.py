@@ -15,7 +15,7 @@ from consensus.messages import Evidence
 from validator.node.assembly import Validator
 from validator.node.evidence import INVALID_BLOCK
 from validator.node.executor.jobs import Build, Execute, Finalize, Job
-from validator.node.pool.mempool import Departure, Refusal
+from validator.node.mempool import Departure, Refusal
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Bounds of the buckets of durations, in seconds."""

@@ -73,9 +73,9 @@ from validator.node.executor.jobs import (
     ReadSnapshot,
     SnapshotRead,
 )
-from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.node.node import NodeConfig
 from validator.node.shared_work import SharedReader
+from validator.node.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.storage.disk import Disk
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
 from cluster.live.threads.worker_thread import WorkerThread
-from validator.node.executor.executor import Executor, fire_delays, sizes_of
+from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
 from validator.storage.disk import Disk
 
@@ -122,11 +122,11 @@ class ExecutorThread:
             self.slow_jobs += job_ms != self._usual_job_ms
             self._sleep(job_ms / MILLISECONDS_PER_SECOND)
         began = time.thread_time()
-        delays = fire_delays(executor, job.digest) if isinstance(job, Finalize) else ()
+        delays = executor.fire_delays(job.digest) if isinstance(job, Finalize) else ()
         result = executor.run(job)
         core_seconds = time.thread_time() - began
         self.seconds += core_seconds
-        ended_s, sizes = time.monotonic(), sizes_of(executor, result)
+        ended_s, sizes = time.monotonic(), executor.sizes_of(result)
         if self._rotting is not None and isinstance(job, Finalize):
             self._file_sizes.append({name: self._rotting.size(name) for name in self._rotting.names() if may_rot(name)})
         return Done(result, ended_s - at_s, delays, core_seconds, sizes, max(0.0, at_s - given_s), ended_s)

@@ -13,8 +13,8 @@ from validator.chain.transactions import Transaction, transaction_hash
 from validator.node.blocks.proposals import Proposals
 from validator.node.events import Effect, Send
 from validator.node.executor.jobs import Built
-from validator.node.pool.mempool import NOWHERE, Departed, Departure, Mempool, Place
-from validator.node.pool.offers import Offer, Offers, batches
+from validator.node.mempool import NOWHERE, Departed, Departure, Mempool, Place
+from validator.node.offers import Offer, Offers, batches
 from validator.primitives.types import Address, Hash
 
 MUTANTS = MutantTable(Area.NODE, "promises")

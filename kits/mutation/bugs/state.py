@@ -10,7 +10,7 @@ from validator.node.assembly import Parts
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import ABSENT_TWIG, twig_hash
 from validator.state.merkle import Tree, TreeUndo
-from validator.state.proofs.prover import PastState, Prover
+from validator.state.prover import PastState, Prover
 from validator.state.store import LogStateStore, _StateView
 from validator.storage.disk import Disk
 from validator.transition.transition import PreparedTransaction, Transition

@@ -14,8 +14,7 @@ from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
 from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import Finalize, Finalized, FinalizedInvalid
-from validator.node.joining.past_views import PastViews
-from validator.node.joining.snapshot_join import SnapshotJoin
+from validator.node.snapshot_join import PastViews, SnapshotJoin
 from validator.primitives.codec import CodecError
 from validator.primitives.types import HEIGHT_LIMIT
 from validator.state.engine import SectionHead

@@ -12,8 +12,8 @@ from cluster.misbehaviour.planted import EnginePatch, PartsPatch, Planted, RunCo
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION, Parts
 from validator.node.executor.executor import Executor
-from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
+from validator.node.snapshot_join import SnapshotJoin
 from validator.policies.registry import phases_with
 from validator.transition.transition import Transition
 

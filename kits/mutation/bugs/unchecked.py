@@ -25,9 +25,8 @@ from validator.node.assembly import Parts
 from validator.node.blocks.catch_up import CatchUp
 from validator.node.blocks.verification import Verification
 from validator.node.events import Effect, Event, Send
-from validator.node.joining.past_views import PastViews
-from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
+from validator.node.snapshot_join import PastViews, SnapshotJoin
 from validator.primitives.types import Hash
 from validator.state.intake import SnapshotIntake
 from validator.transition.transition import Outcome, PreparedTransaction, Transition

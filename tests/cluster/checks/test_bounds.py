@@ -14,7 +14,7 @@ from cluster.record.run import Resources, RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check
 from tests.cluster.records import make_record, make_scenario
 from validator.node.limits import DEFAULT_POOL_LIMITS
-from validator.node.pool.offers import MAX_OFFERED_BYTES
+from validator.node.offers import MAX_OFFERED_BYTES
 from validator.node.shared_work import REMEMBERED_BYTES
 
 BEGIN = 300 * MIB

@@ -35,6 +35,7 @@ from validator.chain.messages import (
     decode_message,
     encode_message,
 )
+from validator.node import snapshot_join
 from validator.node.events import (
     Append,
     Effect,
@@ -50,8 +51,7 @@ from validator.node.events import (
 from validator.node.executor import snapshot_service
 from validator.node.executor.executor import DEFAULT_STORAGE
 from validator.node.executor.jobs import ReadSnapshot, SnapshotRead
-from validator.node.joining import pieces
-from validator.node.joining.snapshot_join import JOIN_TIMER, SnapshotJoin, has_joined
+from validator.node.snapshot_join import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.primitives.types import Height
 from validator.storage.archive import ArchivedBlock, BlockArchive
 
@@ -434,7 +434,7 @@ def test_a_chunk_that_rotted_is_asked_for_again(peers: Peers) -> None:
 
 
 def test_a_chunk_longer_than_a_message_comes_in_pieces(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pieces, snapshot_service):
+    for module in (snapshot_join, snapshot_service):
         monkeypatch.setattr(module, "MAX_PIECE_BYTES", 3_000)
     join = new_join(peers, MemoryDisk())
     assert drive(join, peers, {}) == []

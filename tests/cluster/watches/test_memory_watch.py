@@ -14,7 +14,7 @@ from cluster.watches.kept_watch import bounds, excesses, pool_bounds
 from cluster.watches.watched_simulation import simulate
 from consensus.voting import Sizes
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench
-from validator.node.pool.mempool import PoolSizes
+from validator.node.mempool import PoolSizes
 
 VIEWS = 90
 """More than certificates are retained for."""

@@ -20,7 +20,7 @@ from validator.chain.messages import TransactionsMessage
 from validator.chain.transactions import Transaction, Transfer, sign, transaction_hash
 from validator.node.events import Run, TransactionDropped
 from validator.node.executor.jobs import Build
-from validator.node.pool.mempool import Departure
+from validator.node.mempool import Departure
 from validator.primitives.params import Parameters
 from validator.primitives.types import ZERO_HASH, Hash
 

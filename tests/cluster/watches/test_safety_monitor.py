@@ -36,7 +36,7 @@ from validator.node.events import BlockFinal
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import ZERO_HASH, Height
 from validator.state import HistoryError
-from validator.state.proofs.proof import ProofError
+from validator.state.proof import ProofError
 from validator.storage.archive import ArchivedBlock
 
 SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"

@@ -34,7 +34,7 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.chain.transactions import transaction_hash
-from validator.node import outbox
+from validator.node import offers, outbox
 from validator.node.blocks import verification
 from validator.node.blocks.catch_up import SYNC_TIMER
 from validator.node.events import (
@@ -59,7 +59,6 @@ from validator.node.evidence import base_digest, contradicts_its_vote, decode_mi
 from validator.node.executor.executor import Executor, execution_error
 from validator.node.executor.jobs import Finalize
 from validator.node.limits import BlockLimits
-from validator.node.pool import offers
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash
 from validator.storage.journal import encode_batch

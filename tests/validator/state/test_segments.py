@@ -11,8 +11,8 @@ from validator.primitives.types import Hash, Height
 from validator.state import HistoryError, LogStateStore
 from validator.state.engines.plain import PlainEngine
 from validator.state.log import BASE_NAME, StateLog
-from validator.state.proofs.proof import verify
-from validator.state.proofs.prover import PastState, Prover
+from validator.state.proof import verify
+from validator.state.prover import PastState, Prover
 from validator.storage.disk import DiskError
 
 Batch = dict[bytes, bytes | None]

@@ -16,7 +16,7 @@ from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import UPPER_NODE_KEY, hash_pairs
 from validator.state.intake import SnapshotIntake
 from validator.state.log import StateLog
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.disk import DiskError
 

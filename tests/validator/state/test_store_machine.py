@@ -24,7 +24,7 @@ from validator.state.engines.packed import PackedEngine
 from validator.state.engines.plain import PlainEngine
 from validator.state.interface import Batch
 from validator.state.log import StateLog
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 from validator.storage.disk import DiskError
 
 KEYS = [b"a", b"aa", b"ab", b"b", b"b\x00", b"\xff", b"\xff\xff", bytes(512), b"timer/1", b"timer/2"]

@@ -18,8 +18,8 @@ from validator.node.blocks.finality import Finality
 from validator.node.events import Run, SetTimer, TimerName
 from validator.node.executor.jobs import Build, Built
 from validator.node.limits import MOST_TRANSACTIONS
+from validator.node.mempool import Mempool
 from validator.node.outbox import Outbox
-from validator.node.pool.mempool import Mempool
 from validator.primitives.types import Hash
 
 MAX_CANDIDATES: Final = MOST_TRANSACTIONS

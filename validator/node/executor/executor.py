@@ -437,6 +437,31 @@ class Executor:
             replayed += 1
         return replayed
 
+    def sizes_of(self, result: jobs.JobResult) -> tuple[int, int]:
+        """The numbers of transactions and of fires of the block that a job built, executed or made final.
+
+        Zeros for other jobs, and for a block that is not valid.
+        """
+        match result:
+            case jobs.Finalized(transactions=transactions, fires=fires):
+                return len(transactions), fires
+            case jobs.Built(digest=digest) | jobs.Executed(digest=digest):
+                executed = self._branches.executed(digest)
+                if executed is not None:
+                    return len(executed.block.transactions), len(executed.outcome.receipts.fires)
+        return 0, 0
+
+    def fire_delays(self, digest: Hash) -> list[int]:
+        """For each fire of an executed block that is not final, the blocks since the timer's trigger height.
+
+        Empty for any other block.
+        """
+        executed = self._branches.executed(digest)
+        if executed is None:
+            return []
+        height = executed.block.header.height
+        return [height - fire.trigger_height for fire in executed.outcome.receipts.fires]
+
 
 class _Invalid(Exception):
     """A block is invalid; the message says why."""
@@ -456,32 +481,3 @@ def execution_error(executor: Executor, block: Block) -> str | None:
     result = executor.run(jobs.Execute(header_hash(block.header), block, {}))
     assert isinstance(result, jobs.Executed)
     return result.error
-
-
-def sizes_of(executor: Executor, result: jobs.JobResult) -> tuple[int, int]:
-    """The numbers of transactions and of fires of the block that a job built, executed or made final.
-
-    Zeros for other jobs, and for a block that is not valid.
-    """
-    match result:
-        case jobs.Finalized(transactions=transactions, fires=fires):
-            return len(transactions), fires
-        case jobs.Built(digest=digest) | jobs.Executed(digest=digest):
-            executed = executor._branches.executed(digest)
-            return (
-                (0, 0) if executed is None else (len(executed.block.transactions), len(executed.outcome.receipts.fires))
-            )
-        case _:
-            return 0, 0
-
-
-def fire_delays(executor: Executor, digest: Hash) -> list[int]:
-    """For each fire of an executed block that is not final, the blocks since the timer's trigger height.
-
-    Empty for any other block.
-    """
-    executed = executor._branches.executed(digest)
-    if executed is None:
-        return []
-    height = executed.block.header.height
-    return [height - fire.trigger_height for fire in executed.outcome.receipts.fires]

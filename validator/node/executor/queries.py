@@ -34,7 +34,7 @@ from validator.execution.watching import watch_page
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash, TimerId, ValidatorError, address_text
 from validator.state import View
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 from validator.state.working_set import World
 from validator.storage.archive import BlockArchive
 from validator.storage.finality_proof import find_proof

@@ -23,7 +23,7 @@ from validator.chain.block import Header, transactions_root
 from validator.chain.records import ACCOUNT, Account, Actor, Globals
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
-from validator.node.pool.mempool import Mempool, Refused
+from validator.node.mempool import Mempool, Refused
 from validator.primitives.types import Address
 from validator.pvm.runtime.machine import PythonVm
 from validator.state import TreelessStore

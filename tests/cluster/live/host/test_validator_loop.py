@@ -73,10 +73,10 @@ from validator.node.events import BlockFinal, Effect, Event, Message, TimerName
 from validator.node.executor.executor import Executor, StorageConfig
 from validator.node.executor.jobs import Job, JobResult
 from validator.node.executor.queries import BlockGone, EventFilter, StatePages
-from validator.node.joining.snapshot_join import SnapshotJoin
+from validator.node.snapshot_join import SnapshotJoin
 from validator.primitives.codec import decode
 from validator.primitives.types import Hash
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 
 SEED = 3
 SCHEME = Ed25519Scheme()

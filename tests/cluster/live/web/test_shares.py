@@ -22,10 +22,10 @@ from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.validator.chains import make_genesis
 from tests.validator.executors import wire
+from validator.node import offers
 from validator.node.events import Reply, SubmitResult
-from validator.node.pool import offers
-from validator.node.pool.mempool import Mempool
-from validator.node.pool.offers import Offers
+from validator.node.mempool import Mempool
+from validator.node.offers import Offers
 
 ROOM: Final = 64
 BATCH: Final = 8

@@ -27,6 +27,7 @@ from validator.chain.messages import (
 )
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction, Transfer, sign, transaction_hash
+from validator.node import offers as offers_module
 from validator.node.events import (
     Completed,
     Diverged,
@@ -51,9 +52,8 @@ from validator.node.executor.jobs import (
     ReadAccounts,
 )
 from validator.node.limits import DEFAULT_POOL_LIMITS, PoolLimits
-from validator.node.pool import offers as offers_module
-from validator.node.pool.mempool import Mempool, PoolSizes, Refusal
-from validator.node.pool.offers import Offers
+from validator.node.mempool import Mempool, PoolSizes, Refusal
+from validator.node.offers import Offers
 from validator.primitives.codec import pack_uint
 from validator.primitives.types import ZERO_HASH, Address, Height
 from validator.transition.trace import BlockTrace

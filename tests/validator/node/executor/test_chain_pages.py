@@ -26,7 +26,7 @@ from validator.node.executor.queries import Cursor, EventFilter, StatePages
 from validator.primitives.codec import decode
 from validator.primitives.types import Hash, address_text
 from validator.state import HistoryError
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 from validator.storage import archive, places
 
 LAST = 6

@@ -17,11 +17,11 @@ from validator.chain.messages import (
     SnapshotRequest,
     encode_message,
 )
+from validator.node import snapshot_join
 from validator.node.executor import snapshot_service
 from validator.node.executor.executor import DEFAULT_STORAGE
 from validator.node.executor.snapshot_service import read_snapshot
-from validator.node.joining import pieces as pieces_module
-from validator.node.joining.pieces import ChunkPieces
+from validator.node.snapshot_join import ChunkPieces
 from validator.primitives.codec import encode
 from validator.primitives.types import Height
 from validator.state import LogStateStore
@@ -103,7 +103,7 @@ def test_a_piece_that_nobody_cuts_so_is_refused(wrong: ChunkResponse) -> None:
 
 
 def test_pieces_out_of_turn_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces_module, "MAX_PIECE_BYTES", 4)
+    monkeypatch.setattr(snapshot_join, "MAX_PIECE_BYTES", 4)
     chunk = ChunkPieces(LAST, 0)
     first, second = ChunkResponse(LAST, 0, b"1234", 0, 6), ChunkResponse(LAST, 0, b"56", 4, 6)
     passed_over = [second, msgspec.structs.replace(first, chunk=1), msgspec.structs.replace(first, height=8)]

@@ -28,7 +28,7 @@ from validator.state.hashing import (
     state_root,
     twig_hash,
 )
-from validator.state.proofs.proof import Proof, ProofError, Witness, _climb, verify
+from validator.state.proof import Proof, ProofError, Witness, _climb, verify
 from validator.state.store import UNASKED_HEIGHTS
 from validator.storage.disk import DiskError
 

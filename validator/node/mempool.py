@@ -96,7 +96,7 @@ class Refusal(StrEnum):
     UNAFFORDABLE = "unaffordable"
     MEMPOOL_FULL = "mempool_full"
     BUSY = "busy"
-    """Too many transactions wait for their senders' accounts to be read (:mod:`validator.node.pool.offers`)."""
+    """Too many transactions wait for their senders' accounts to be read (:mod:`validator.node.offers`)."""
     DIVERGED = "diverged"
     """The validator no longer participates."""
 

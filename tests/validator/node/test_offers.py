@@ -12,6 +12,7 @@ from tests.validator.executors import Author, wire
 from tests.validator.network import Network
 from validator.chain.messages import TransactionsMessage, decode_message, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
+from validator.node import offers as module
 from validator.node.events import (
     Effect,
     Message,
@@ -26,9 +27,8 @@ from validator.node.events import (
 )
 from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
 from validator.node.limits import PoolLimits
-from validator.node.pool import offers as module
-from validator.node.pool.mempool import Mempool, Refusal
-from validator.node.pool.offers import Offers
+from validator.node.mempool import Mempool, Refusal
+from validator.node.offers import Offers
 
 POOR = USERS[2]
 UNFUNDED_REQUESTS = 20

@@ -17,7 +17,7 @@ from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import ENTRY_NODE_KEY, GROUP_ENTRIES, NODE_BYTES, TWIG_ENTRIES, entry_hash, hash_pairs
 from validator.state.log import StateLog
 from validator.state.merkle import Tree
-from validator.state.proofs.proof import verify
+from validator.state.proof import verify
 from validator.storage.disk import DiskError
 
 Batch = dict[bytes, bytes | None]

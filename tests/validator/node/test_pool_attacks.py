@@ -21,12 +21,12 @@ from validator.chain import transactions as wires
 from validator.chain.block import Header
 from validator.chain.records import Account
 from validator.chain.transactions import Call, Deploy, Transaction, Transfer, address_of, sign, transaction_hash
+from validator.node import mempool as module
 from validator.node.blocks import proposals
 from validator.node.executor import executor
 from validator.node.executor.jobs import Build, Built
 from validator.node.limits import PoolLimits
-from validator.node.pool import mempool as module
-from validator.node.pool.mempool import Departed, Departure, Mempool, Place, Refusal, Refused
+from validator.node.mempool import Departed, Departure, Mempool, Place, Refusal, Refused
 from validator.primitives.codec import pack_uint
 from validator.primitives.types import ZERO_HASH
 from validator.transition.transition import NotAdmitted, Outcome, PreparedTransaction, Transition

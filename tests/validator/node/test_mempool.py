@@ -27,8 +27,8 @@ from validator.chain.transactions import (
     transaction_hash,
 )
 from validator.node.limits import DEFAULT_POOL_LIMITS, PoolLimits
-from validator.node.pool.mempool import Departed, Departure, Mempool, PoolSizes, Refusal, Refused
-from validator.node.pool.offers import MAX_OFFERED_TRANSACTIONS
+from validator.node.mempool import Departed, Departure, Mempool, PoolSizes, Refusal, Refused
+from validator.node.offers import MAX_OFFERED_TRANSACTIONS
 from validator.primitives.codec import pack_uint, tagged_hash
 from validator.primitives.types import ZERO_HASH, Address, Hash
 from validator.transition.transition import PreparedTransaction
@@ -409,7 +409,7 @@ def test_only_so_many_idle_senders_are_remembered() -> None:
 
 
 def test_the_documents_have_every_reason_and_number() -> None:
-    docs = Path(__file__).parents[4] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     rules = (docs / "protocol.md").read_text().split("### Mempool")[1].split("\n## ")[0]
     served = (docs / "http.md").read_text()
     for reason in [*Refusal, *Departure]:

@@ -8,14 +8,12 @@ import pytest
 
 from cluster.disks.memory import MemoryDisk
 from validator.primitives.types import Height
-from validator.state import LogStateStore
+from validator.state import LogStateStore, prover
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import NO_POSITION, decode_entry, key_hash
 from validator.state.interface import Batch
 from validator.state.log import StateLog
-from validator.state.proofs import newest
-from validator.state.proofs.newest import BlockEntries, NewestBlocks
-from validator.state.proofs.prover import Prover
+from validator.state.prover import BlockEntries, NewestBlocks, Prover
 from validator.storage.disk import DiskError
 
 
@@ -53,7 +51,7 @@ def read(log: StateLog, height: Height) -> list[BlockEntries]:
 
 @pytest.mark.parametrize("most", [12, 40, 65_536])
 def test_kept_blocks_are_those_of_the_log(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest, "REMEMBERED_ENTRIES", most)
+    monkeypatch.setattr(prover, "REMEMBERED_ENTRIES", most)
     for seed in range(6):
         random, store = Random(seed), genesis()
         blocks = NewestBlocks(store.log)

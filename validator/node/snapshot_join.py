@@ -7,17 +7,25 @@ and skipped. When all chunks have arrived, the data folder is completed, and
 :func:`validator.node.assembly.open_validator` opens it like any other; the node fetches the blocks above the snapshot
 by its usual catch-up. An interrupted join resumes with its chunks if a peer still offers that height.
 
-It also learns in which views it may have voted before (:mod:`validator.node.joining.past_views`), and stores the last
-view in which it must abstain.
+It also learns in which views it may have voted before (:class:`PastViews`), and stores the last view in which it must
+abstain.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
+from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, MessageError
+from consensus.messages import decode as decode_consensus
+from consensus.types import FIRST_VIEW, View
 from validator.chain.block import BlockReceipts, Header, decode_block, receipts_root
 from validator.chain.messages import (
+    MAX_CHUNK_BYTES,
+    MAX_PIECE_BYTES,
+    ChunkRequest,
     ChunkResponse,
     SnapshotOffer,
     SnapshotRequest,
@@ -26,8 +34,6 @@ from validator.chain.messages import (
     decode_message,
 )
 from validator.node.events import Effect, Event, Joined, Message, SetTimer, Started, Timeout, TimerName
-from validator.node.joining.past_views import PastViews
-from validator.node.joining.pieces import ChunkPieces
 from validator.node.outbox import Outbox
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Hash, Height
@@ -47,6 +53,90 @@ ROUNDS_WITHOUT_PROGRESS: Final = 5
 """Number of consecutive timeouts without a new chunk after which another offer is requested."""
 MAX_RETRY_FACTOR: Final = 16
 """Largest factor by which the timeout grows, on a network slower than the configuration assumed."""
+
+
+@dataclass(slots=True)
+class PastViews:
+    """The views in which a validator may have voted before it lost its journal, by what peers reported during one join.
+
+    It must not vote twice, so it abstains in every view that it may have entered. Each peer proves its current view by
+    the certificate that opened it (``docs/consensus.md``, *Lost journals*).
+    """
+
+    validators: ValidatorSet
+    namespace: bytes
+    nonce: bytes
+    """Differs for each join, so that reports for an earlier one, before the journal was lost, do not count."""
+    reported: dict[int, int] = field(default_factory=dict)
+    """A view that each peer had reached when it was asked."""
+
+    @property
+    def abstain_through(self) -> int:
+        """The last view that this validator can have entered before it lost its journal. Valid if :attr:`are_known`."""
+        return max(self.reported.values(), default=0) + 1
+
+    @property
+    def are_known(self) -> bool:
+        """Whether enough peers reported for :attr:`abstain_through` to be valid.
+
+        These are more than ``2 f`` members of the highest reported view's committee, and of the next view's.
+        """
+        highest = max(self.reported.values(), default=0)
+        active = {self.validators.committee(View(view)) for view in (max(highest, FIRST_VIEW), highest + 1)}
+        return all(
+            sum(member in self.reported for member in committee.members) > 2 * committee.faults_withstood
+            for committee in active
+        )
+
+    def take(self, sender: int, report: ViewReport) -> bool:
+        """Take a peer's first report. Returns whether its certificate is valid."""
+        if not report.certificate:
+            self.reported[sender] = FIRST_VIEW
+            return True
+        try:
+            opening = decode_consensus(report.certificate)
+        except MessageError:
+            return False
+        if not isinstance(opening, AnyCertificate) or not verify_signed(opening, self.validators, self.namespace):
+            return False
+        self.reported[sender] = opening.view + 1
+        return True
+
+
+class ChunkPieces:
+    """The pieces of one chunk from one peer. Two peers may cut a chunk differently, so their pieces are never mixed.
+
+    Only the size of each value in a chunk is bounded (2**24 bytes), so a chunk may be longer than a message. The server
+    cuts it into pieces of ``MAX_PIECE_BYTES``. They are requested one after the other, and the whole chunk is checked
+    at the end. Until then at most ``MAX_CHUNK_BYTES`` are kept for a peer.
+    """
+
+    def __init__(self, height: Height, chunk: int) -> None:
+        self.height = height
+        self.chunk = chunk
+        self._data = bytearray()
+        self._total = 0
+
+    @property
+    def request(self) -> ChunkRequest:
+        """The request for the next piece."""
+        return ChunkRequest(self.height, self.chunk, len(self._data))
+
+    def take(self, response: ChunkResponse) -> bytes | None:
+        """Take a piece. Returns the whole chunk, not checked yet, with its last piece.
+
+        A piece that was not requested, or came before, is ignored; the caller sends :attr:`request` again if nothing
+        was taken. Raises :class:`SnapshotError` if no honest peer cuts such a piece.
+        """
+        if (response.height, response.chunk, response.offset) != (self.height, self.chunk, len(self._data)):
+            return None
+        if not 0 < response.total <= MAX_CHUNK_BYTES or self._total not in (0, response.total):
+            raise SnapshotError(f"a chunk of {response.total} bytes")
+        if len(response.data) != min(response.total - response.offset, MAX_PIECE_BYTES):
+            raise SnapshotError(f"a piece of {len(response.data)} bytes")
+        self._total = response.total
+        self._data += response.data
+        return bytes(self._data) if len(self._data) == self._total else None
 
 
 def _are_receipts_of(header: Header, encoded: bytes) -> bool:

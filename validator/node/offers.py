@@ -24,7 +24,7 @@ from validator.chain.records import Account
 from validator.chain.transactions import transaction_hash
 from validator.node.events import Effect, Reply, Run, Send, SubmitResult, TransactionDropped, TransactionRefused
 from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
-from validator.node.pool.mempool import Departed, Mempool, Refusal, Refused
+from validator.node.mempool import Departed, Mempool, Refusal, Refused
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 

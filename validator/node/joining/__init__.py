@@ -1,1 +1,0 @@
-"""Joining the chain by a snapshot from peers."""

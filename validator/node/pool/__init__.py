@@ -1,1 +1,0 @@
-"""Transactions until they are in a block: offers and the mempool."""

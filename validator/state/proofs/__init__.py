@@ -1,1 +1,0 @@
-"""Proofs of presence and absence against a state root, and their verification."""
