@@ -32,8 +32,8 @@ from chains import RICH, BenchmarkChain, actor_address, actors, call, interleave
 from reporting import Lane, Metric, Size, run_benchmark
 from runs import full_lane, simulated
 
+from cluster.audit.chains import longest_chain
 from cluster.audit.reexecution.reexecutor import Reexecutor
-from cluster.audit.served.chains import longest_chain
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import GenesisAgent, Policy
 from validator.policies.bias_auction import BiasRules

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cluster.commands.cli import warm_up
+from cluster.commands.sweeps import seed_nodes
 from cluster.commands.sweeps.drawing import random_scenario as generator
 from cluster.commands.sweeps.drawing.extremes import PROGRAMS
-from cluster.commands.sweeps.nodes import code_survey
 from cluster.common.checkout import OWN_PACKAGES, check_working_directory
 from cluster.common.errors import BadInput
 from cluster.scenario import load_scenario
@@ -100,7 +100,7 @@ def test_a_missing_program_is_no_failed_seed(installed: Path, tmp_path: Path) ->
 def test_ours_are_found_here() -> None:
     assert hidden() is None
     assert CHECKED_FIRST == OWN_PACKAGES == warm_up.PACKAGES
-    assert {*OWN_PACKAGES} <= {*code_survey.FOLDERS}
+    assert {*OWN_PACKAGES} <= {*seed_nodes.FOLDERS}
     imported = {name for name in MAY_IMPORT["kits"] if "." not in name} | {"loadgen"}
     assert imported == {*OWN_PACKAGES}
 

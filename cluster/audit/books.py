@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from cluster.audit.chains import ChainReader, ServedChain, is_part, longest_chain
 from cluster.audit.figures import Failure
 from cluster.audit.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.evidence import Proof, proofs
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served.chains import ChainReader, ServedChain, is_part, longest_chain
 from cluster.audit.specified.judge import SpecifiedChain
 from cluster.audit.violation import Violation, hex_bytes
 from cluster.record.archive import BlockRecord, DivergedExecution

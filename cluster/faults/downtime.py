@@ -7,8 +7,18 @@ from typing import Any
 
 from cluster.common.wording import listed
 from cluster.disks import PLANNED_FAILURE, Trap
-from cluster.faults.calls import InForce, Restart
-from cluster.faults.events import Confirm, Crash, KeepBlocks, LayTrap, LoseDisk, Observed, ObserveProcesses, Way
+from cluster.faults.events import (
+    Confirm,
+    Crash,
+    InForce,
+    KeepBlocks,
+    LayTrap,
+    LoseDisk,
+    Observed,
+    ObserveProcesses,
+    Restart,
+    Way,
+)
 from cluster.faults.kind import Cue, OfValidators, Target, TargetedCourse
 from cluster.faults.stage import Stage
 from cluster.faults.targets import Reach

@@ -15,20 +15,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from cluster.faults.calls import Begin, End, FaultCall, InForce, NoteEnd, StartValidator
 from cluster.faults.events import (
+    Begin,
     BitFlipped,
     Counted,
     Due,
+    End,
     Failed,
+    FaultCall,
     FaultOrder,
     FaultSeen,
     Impair,
+    InForce,
     MachineLost,
     Network,
+    NoteEnd,
     Observed,
     SetLinks,
     Start,
+    StartValidator,
     Voted,
     Wake,
 )

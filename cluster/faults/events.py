@@ -1,4 +1,6 @@
-"""What the engine of faults is told, and what it orders. Times are milliseconds since the run began.
+"""What the engine of faults is told, what it orders, and its future calls. Times are milliseconds since the run began.
+
+A call is plain data, and names its fault by number alone.
 
 Validators are given by index. A driver performs the orders in their order. Some have an answer, which it tells the
 engine; a field ``then`` is a call that it tells, as :class:`Due`, once the order is carried out.
@@ -9,12 +11,75 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from cluster.disks import Trap
-from cluster.faults.calls import FaultCall
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkEffect
 from cluster.scenario.sections.faults import Release
 from consensus.messages import VoteKind
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that begins a planned fault."""
+
+    planned: int
+    """The fault's number among all that were ever planned."""
+
+
+class End(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that ends a fault."""
+
+    key: int
+    """The fault's number among all faults that began. The field ``key`` of the classes below is the same number."""
+
+
+class InForce(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that notes that a fault is in force everywhere."""
+
+    key: int
+
+
+class NoteEnd(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that notes that a fault is undone everywhere, and completes its record."""
+
+    key: int
+
+
+class Restart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call with which a fault lets validators run again. They start unless another fault holds them down."""
+
+    key: int
+    indices: list[int]
+
+
+class StartValidator(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that starts a validator whose disk was replaced."""
+
+    index: int
+
+
+class UpgradeNext(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that continues an upgrade with its next host."""
+
+    key: int
+
+
+class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that starts the validators of an upgraded host with the new code."""
+
+    key: int
+    group: list[int]
+
+
+class GoOn(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call with which a fault of any kind goes on, as it has planned."""
+
+    key: int
+
+
+FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | UpgradeNext | UpgradeStart | GoOn
+
 
 # --- what was seen ----------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from cluster.faults.calls import InForce, NoteEnd
-from cluster.faults.events import Count, Counted, ObserveDelays
+from cluster.faults.events import Count, Counted, InForce, NoteEnd, ObserveDelays
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import Cue, Lasting, OfValidators, Target, TargetedCourse
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 from pydantic import BeforeValidator, model_validator
 
 from cluster.common.wording import first_few
-from cluster.faults.calls import End, FaultCall
-from cluster.faults.events import BitFlipped, Counted, Observed
+from cluster.faults.events import BitFlipped, Counted, End, FaultCall, Observed
 from cluster.faults.stage import Stage
 from cluster.faults.targets import Reach, Targets
 from cluster.record.run import Backend, FaultRecord

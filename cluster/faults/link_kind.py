@@ -8,8 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from cluster.common.wording import first_few
-from cluster.faults.calls import InForce, NoteEnd
-from cluster.faults.events import ObserveLinks
+from cluster.faults.events import InForce, NoteEnd, ObserveLinks
 from cluster.faults.kind import MAX_NAMED, Course, Lasting, with_fields_named
 from cluster.faults.link_faults import LinkEffect
 from cluster.record.run import FaultRecord

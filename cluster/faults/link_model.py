@@ -4,7 +4,7 @@ From the number of bytes and the time, it computes when each copy arrives. A dir
 around it, shares of messages that are lost, duplicated or held back so that later ones overtake them, and a bandwidth:
 bytes leave one after the other, and a message that does not fit into the queue is lost. A validator's uplink also has a
 bandwidth and a queue, which all its messages pass first. The link between two validators is one of the scenario's, or a
-path over several (:mod:`cluster.scenario.topology.network`). :meth:`Links.change` gives links other parameters or cuts
+path over several (:mod:`cluster.scenario.network`). :meth:`Links.change` gives links other parameters or cuts
 them; messages under way arrive as planned.
 
 Every number is drawn from the random source that the caller gives, in the order of the messages: one source for all
@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
-from cluster.scenario.topology.network import Network, Quality
+from cluster.scenario.network import Network, Quality
 
 BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20

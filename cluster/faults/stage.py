@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.faults.calls import FaultCall
-from cluster.faults.events import FaultOrder, Impair, Network, Seat, SetLinks, Tell, Wake
+from cluster.faults.events import FaultCall, FaultOrder, Impair, Network, Seat, SetLinks, Tell, Wake
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkEffect
 

@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput
 from cluster.common.plugins import MEANS, load_named
-from cluster.faults.calls import FaultCall
-from cluster.faults.events import Way
+from cluster.faults.events import FaultCall, Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import FaultKind
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen

@@ -356,7 +356,7 @@ class MonitorRecord:
     """The violations and evaluations of the safety rules, which are about consensus and state.
 
     They are watched during a simulated run (:mod:`cluster.watches.safety_monitor`). Proofs are verified at
-    the end of any run (:mod:`cluster.audit.served.proofs`).
+    the end of any run (:mod:`cluster.audit.proofs`).
     """
 
     violations: list[str]

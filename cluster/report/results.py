@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.audit.books import Books
-from cluster.audit.served.chains import longest_chain
+from cluster.audit.chains import longest_chain
 from cluster.checks.kind import Judged
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page

@@ -10,6 +10,7 @@ from pydantic import Field, ModelWrapValidatorHandler, ValidationError, Validati
 from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
 from cluster.scenario.genesis import check_genesis
+from cluster.scenario.network import Network
 from cluster.scenario.overrides import Change, apply_changes
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.base import Height, Name, Section
@@ -23,7 +24,6 @@ from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.scenario.sections.packaged import with_sections
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection, behaviour_named
-from cluster.scenario.topology.network import Network
 from consensus.interface import VotingConfig
 from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound

@@ -9,8 +9,7 @@ from typing import Final
 from cluster.faults.events import Voted
 from cluster.record.run import CATCH_UP_SLACK_HEIGHTS
 from cluster.run.events import JoinBegun, JoinEnded, NewHeight, Standing, Standings
-from cluster.run.feed import Feed
-from cluster.run.loop import RunLoop
+from cluster.run.loop import Feed, RunLoop
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer

@@ -19,8 +19,7 @@ from cluster.faults.kind import plans_of, problem_of
 from cluster.faults.link_model import Links
 from cluster.record.run import RunRecord, Sample, ignore, note_crash
 from cluster.run.events import End, ForkTaken, Left, Order, Seen, StopLoad, TakeFork, Time, Up, Violation
-from cluster.run.feed import Feed
-from cluster.run.loop import RunLoop
+from cluster.run.loop import Feed, RunLoop
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.node_setup import Pace

@@ -22,8 +22,7 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.record.status import Counted, Tally, status_page
 from cluster.scenario.node_setup import Pace
 from cluster.scenario.sections.faults import Release
-from cluster.simulation.clock import VirtualClock
-from cluster.simulation.own_clock import OwnClock
+from cluster.simulation.clock import OwnClock, VirtualClock
 from consensus.messages import Vote
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator

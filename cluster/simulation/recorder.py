@@ -1,4 +1,5 @@
-"""The recorder of a simulated run: samples during the run, and at its end all data that the checks judge."""
+"""The recorder of a simulated run: samples during the run, and at its end all data that the checks judge. Its steps
+towards final blocks, for a tracer."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries
-from cluster.audit.served.chains import longest_chain
-from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.audit.chains import longest_chain
+from cluster.audit.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
@@ -15,13 +16,15 @@ from cluster.record.chain_store import ServedBlocks
 from cluster.record.finalizations import Finalization
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.run import Resources, RunRecord, Sample, Supply, ValidatorRecord
+from cluster.record.run import VOTE_STEPS, Resources, RunRecord, Sample, Step, StepKind, Supply, ValidatorRecord
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
-from cluster.simulation.steps import height_begun
+from consensus.messages import Vote
+from validator.chain.transactions import transaction_hash
 from validator.node.assembly import Validator
-from validator.node.events import BlockFinal, Run
+from validator.node.events import BlockFinal, Effect, Event, Run, Submit
+from validator.node.executor.jobs import Build, Execute, Job
 from validator.node.executor.queries import FinalityPage, StatePages
 from validator.primitives.types import parse_address
 from validator.state import HistoryError
@@ -197,7 +200,7 @@ def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
 
 
 class _Pages:
-    """Serves the proofs of a machine's validator to the audit (:class:`cluster.audit.served.proofs.Server`)."""
+    """Serves the proofs of a machine's validator to the audit (:class:`cluster.audit.proofs.Server`)."""
 
     def __init__(self, pages: StatePages) -> None:
         self._pages = pages
@@ -210,3 +213,46 @@ class _Pages:
             return self._pages.proof(key, height)
         except (HistoryError, ProofError) as error:
             raise Unproved(str(error)) from None
+
+
+def height_begun(machine: Machine, job: Job) -> int | None:
+    """The height of a block that a validator begins to build or to execute; ``None`` for another job, and if the
+    block's parent was overtaken."""
+    if type(job) is Execute:
+        return job.block.header.height
+    if type(job) is not Build:
+        return None
+    assert machine.validator is not None, "it asked for a block"
+    parent_height = machine.validator.executor.height_of(job.parent)
+    return None if parent_height is None else parent_height + 1
+
+
+class Steps(Observer):
+    """Calls ``on_step`` with each validator's steps."""
+
+    effects = frozenset({BlockFinal, Run})
+
+    def __init__(self, clock: VirtualClock, on_step: Callable[[Step], None]) -> None:
+        self._clock = clock
+        self._on_step = on_step
+
+    def _step(self, kind: StepKind, machine: Machine, number: int = 0, transaction: bytes = b"") -> None:
+        self._on_step(Step(kind, self._clock.now_ms, machine.index, number, transaction))
+
+    def votes(self, machine: Machine, vote: Vote) -> None:
+        if vote.kind in VOTE_STEPS:
+            self._step(VOTE_STEPS[vote.kind], machine, vote.view)
+
+    def handles(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Submit):
+            for wire in event.transactions:
+                self._step(StepKind.TAKEN, machine, transaction=transaction_hash(wire))
+
+    def enters(self, machine: Machine, view: int) -> None:
+        self._step(StepKind.ENTERED, machine, view)
+
+    def performs(self, machine: Machine, effect: BlockFinal | Run) -> None:
+        if isinstance(effect, BlockFinal):
+            self._step(StepKind.FINAL, machine, effect.height)
+        elif (height := height_begun(machine, effect.job)) is not None:
+            self._step(StepKind.BEGAN, machine, height)

@@ -29,7 +29,7 @@ own_votes, lock,
 abstention
 timeouts,          timers and repetitions follow from past events (:mod:`cluster.watches.pacing_watch`)
 repetitions
-mempool,           effects are those of the models of a node (:mod:`cluster.watches.models`)
+mempool,           effects are those of a model of the node's part, such as :mod:`cluster.watches.mempool_watch`
 execution,
 catch_up
 figures            a validator's numbers for a final block are those of the books
@@ -46,9 +46,9 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.audit.ledger import Ledger
+from cluster.audit.proofs import timers_at
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
-from cluster.audit.served.proofs import timers_at
 from cluster.audit.violation import short
 from cluster.common.wording import counted
 from cluster.record.archive import BlockRecord

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from cluster.audit.books import KeptLedger
+from cluster.audit.chains import longest_chain
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
-from cluster.audit.served.chains import longest_chain
 from cluster.common.errors import BadInput
 from cluster.record.run import RunRecord, Sample, Step, ignore
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
-from cluster.simulation.steps import Steps
+from cluster.simulation.recorder import Steps
 from cluster.watches.answer_watch import AnswerWatch
 from cluster.watches.blame_watch import BlameWatch
+from cluster.watches.catch_up_watch import CatchUpWatch
+from cluster.watches.execution_watch import ExecutionWatch
 from cluster.watches.kept_watch import MemoryWatch, PruningWatch
-from cluster.watches.models.catch_up_watch import CatchUpWatch
-from cluster.watches.models.execution_watch import ExecutionWatch
-from cluster.watches.models.mempool_watch import MempoolWatch
+from cluster.watches.mempool_watch import MempoolWatch
 from cluster.watches.pacing_watch import PacingWatch
 from cluster.watches.patience_watch import PatienceWatch
 from cluster.watches.promise_watch import PromiseWatch

@@ -128,7 +128,7 @@ class Conform(ForceOption):
         import os
         import shlex
 
-        from cluster.commands.console.progress_bar import progress_bar
+        from cluster.commands.console.terminal import progress_bar
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import claimed
         from kits.conform.corpus import CorpusCases

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from rich.console import Console
 
 from cluster.commands.console.output import print_line
-from cluster.commands.console.progress_bar import is_tenth, progress_bar
+from cluster.commands.console.terminal import is_tenth, progress_bar
 from cluster.commands.sweeps.fanout import run_each
 from cluster.common.wording import counted
 from kits.market.estimates import Cell

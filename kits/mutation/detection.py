@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from cluster.audit.served.proofs import SERVED_RULES
+from cluster.audit.proofs import SERVED_RULES
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome

@@ -12,16 +12,15 @@ from starlette.exceptions import HTTPException
 
 from cluster.commands.console.options import parse_duration, parse_port, parse_seed
 from cluster.commands.load.commands import _address
-from cluster.commands.rerun.player import parse_time_us
-from cluster.commands.rerun.step import _number
+from cluster.commands.rerun.replay import _number, parse_time_us
 from cluster.commands.run.commands import parse_fault
 from cluster.commands.sweeps.commands import seed_range
 from cluster.commands.sweeps.drawing.genotype import Genotype
-from cluster.commands.sweeps.nodes.seed_pods import _count_from
+from cluster.commands.sweeps.seed_pods import _count_from
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong, integer, parse
-from cluster.live.driver.control.control_server import _payment
+from cluster.live.driver.control_server import _payment
 from cluster.live.host.http import _parse_cursor, _parse_integer
 from cluster.live.web.addresses import PORTS_VARIABLE, ports_from
 from cluster.record.genesis_file import from_json

@@ -24,7 +24,7 @@ ENCODING = (
     "validator.chain.transactions",
     "validator.primitives.types",
     "validator.primitives.user_file",
-    "validator.primitives.written_class",
+    "validator.primitives.user_file",
 )
 """What of the validator a client may know: how to write a transaction and its payload, what a genesis holds, and how a
 user's file is read."""
@@ -57,7 +57,7 @@ AUDITOR = (
     "cluster/audit/ledger.py",
     "cluster/audit/paid_waits.py",
     "cluster/audit/violation.py",
-    "cluster/audit/served/chains.py",
+    "cluster/audit/chains.py",
     "cluster/audit/specified/chain.py",
     "cluster/audit/specified/differences.py",
     "cluster/audit/specified/judge.py",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cluster.audit.chains import longest_chain, read_blocks
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served.chains import longest_chain, read_blocks
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.served.chains import heights_apart, heights_held_by_two
+from cluster.audit.chains import heights_apart, heights_held_by_two
 from cluster.checks.kind import CheckKind, Subject
 from cluster.checks.verdict import Result, examples
 from cluster.common.outcome import Outcome

@@ -117,7 +117,7 @@ class Safety(Watched):
     """Certificates, votes, final blocks and proofs are right: at every moment of a simulated run
     (:mod:`cluster.watches.safety_monitor`), as far as hosts report them during a live run
     (:mod:`cluster.watches.live.safety_watch`), and in what validators serve at the end of any run
-    (:mod:`cluster.audit.served.proofs`).
+    (:mod:`cluster.audit.proofs`).
     """
 
     name = "safety"

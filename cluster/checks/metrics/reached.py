@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.audit.served.chains import read_served
+from cluster.audit.chains import read_served
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.record.run import RunRecord, ValidatorRecord
 from consensus.types import FIRST_VIEW

@@ -1,4 +1,4 @@
-"""The progress of a run on the terminal.
+"""The progress of a run on the terminal, and of many runs.
 
 On a terminal the progress is redrawn in place; otherwise plain lines are printed at a limited rate. Rates cover the
 last few seconds of the run's clock, real or virtual. A sample without an answer has no rate, and the line keeps the
@@ -14,6 +14,8 @@ from typing import Final
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
 from cluster.commands.console.validator_table import validator_table
@@ -142,3 +144,23 @@ def _highest(sample: Sample) -> int | None:
 def _fires(sample: Sample) -> int | None:
     """The number of fires so far in a sample; ``None`` if no validator answered."""
     return None if _highest(sample) is None else sample.fires
+
+
+def progress_bar(console: Console) -> ProgressBar:
+    """A bar with a description, the number of runs that ended, and the time that is left. It disappears with its block.
+    Disabled if the console is no terminal that can be redrawn.
+    """
+    return ProgressBar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not can_redraw(console),
+    )
+
+
+def is_tenth(ended: int, total: int) -> bool:
+    """Whether another tenth of the runs has ended with the last one: without a terminal each tenth is a line."""
+    return ended * 10 // total > (ended - 1) * 10 // total

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.served.chains import is_part
+from cluster.audit.chains import is_part
 from cluster.commands.drills.base import Expectation, Judgement
 from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord

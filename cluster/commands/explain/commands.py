@@ -84,8 +84,7 @@ class Explain(ChangeOptions):
     backend: Backend | None = option("the backend to run it on; an error if it cannot", choices=("live", "sim"))
 
     def run(self) -> int:
-        from cluster.commands.explain.distances import distances
-        from cluster.commands.explain.outline import outline
+        from cluster.commands.explain.outline import distances, outline
         from cluster.commands.explain.outline_output import print_outline, render_outline
         from cluster.commands.explain.picture import picture
         from cluster.common.files import write_for_user

@@ -1,4 +1,4 @@
-"""The outline of a scenario: validators, timeline, estimates, success criteria and warnings, as tables.
+"""The outline of a scenario: validators, latencies, timeline, estimates, success criteria and warnings, as tables.
 
 Nothing is run. Times of heights are estimates for a run without faults, from the links' latencies and the protocol's
 two delays per block (``docs/consensus.md``). The targets ``leader``, ``random`` and ``f`` are not known before the
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, median
 from typing import Any, Final
 
 from cluster.checks.kind import shipped
-from cluster.commands.explain.distances import Table
 from cluster.commands.explain.estimate import RunEstimate, estimate_run, seconds
 from cluster.commands.explain.warnings import find_warnings
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -21,6 +20,7 @@ from cluster.common.wording import first_few
 from cluster.faults.kind import MAX_NAMED, known_plans
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
+from cluster.scenario.network import Network
 from cluster.scenario.schema import plain_text
 from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
 from cluster.scenario.sections.validators import NodeSection
@@ -28,6 +28,68 @@ from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase
 from validator.primitives.types import address_text
+
+MAX_MEMBERS: Final = 10
+"""Maximum number of validators with a row each if there are no regions. With more, the table has a single row."""
+MAX_PER_GROUP: Final = 8
+"""Maximum number of validators per group whose latencies are determined. This bounds the time for large networks."""
+NO_REGION: Final = "(no region)"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a title."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def distances(network: Network) -> Table:
+    """The latencies between groups of validators, a row per sender, in milliseconds.
+
+    A cell is ``cut`` if there is no path, and empty if there is no other validator.
+    """
+    groups = _groups(network)
+    rows = tuple((name, *(_cell(network, one, other) for other in groups.values())) for name, one in groups.items())
+    return Table("Latencies", ("from \\ to", *groups), rows, _note(network))
+
+
+def _groups(network: Network) -> dict[str, list[int]]:
+    indexes = range(len(network.names))
+    if not any(network.regions):
+        if len(network.names) <= MAX_MEMBERS:
+            return {network.names[index]: [index] for index in indexes}
+        return {"all": list(indexes)}
+    groups: dict[str, list[int]] = {}
+    for index in indexes:
+        groups.setdefault(network.regions[index] or NO_REGION, []).append(index)
+    return groups
+
+
+def _cell(network: Network, senders: Sequence[int], receivers: Sequence[int]) -> str:
+    pairs = [(a, b) for a in senders[:MAX_PER_GROUP] for b in receivers[:MAX_PER_GROUP] if a != b]
+    found = [network.quality(*pair) for pair in pairs]
+    latencies = sorted(quality.latency_ms for quality in found if quality is not None)
+    if not latencies:
+        return "cut" if found else ""
+    least, most = (f"{latency:.4g}" for latency in (latencies[0], latencies[-1]))
+    text = least if least == most else f"{least}–{most}"
+    return text if len(latencies) == len(found) else f"{text}, some cut"
+
+
+def _note(network: Network) -> str:
+    measured = range(min(len(network.names), MAX_PER_GROUP * MAX_PER_GROUP))
+    routes = [route for a in measured for b in measured if a != b and (route := network.route(a, b)) is not None]
+    if network.graph is None or not routes:
+        return "milliseconds of one message; every pair has its own link"
+    hops = [len(route) - 1 for route in routes]
+    return (
+        f"milliseconds of one message; {len(network.links):,} links; the median path leads over {median(hops):g},"
+        f" the longest over {max(hops)}"
+    )
+
 
 EXECUTION_MS: Final = 5
 """Time per block in addition to messages: two executor jobs, two syncs, and some overhead."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cluster.commands.explain.distances import Table
+from cluster.commands.explain.outline import Table
 from cluster.commands.explain.picture import NARROW, caption, picture
 from cluster.common.wording import printable
 from cluster.report.page import render_page

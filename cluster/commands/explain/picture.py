@@ -14,12 +14,11 @@ from itertools import combinations
 from math import cos, pi, sin
 from typing import Final
 
-from cluster.commands.explain.distances import Table, distances
-from cluster.commands.explain.outline import own_settings
+from cluster.commands.explain.outline import Table, distances, own_settings
 from cluster.report.svg import CHARACTER_PIXELS, Point, circle, line, rectangle, text
 from cluster.scenario import Scenario
+from cluster.scenario.network import Network
 from cluster.scenario.sections.links import AnyTopology, StarTopology
-from cluster.scenario.topology.network import Network
 
 MAX_LINES: Final = 700
 """Maximum number of links that are drawn one by one. With more, none are."""

@@ -37,7 +37,7 @@ class Runs(Command):
     def run(self) -> int:
         if self.follow is not None:
             from cluster.commands.rerun.follow import follow
-            from cluster.commands.rerun.player import Filter
+            from cluster.commands.rerun.replay import Filter
 
             if self.folder is not None or self.all or self.json is not None:
                 raise BadInput("--follow: not with another folder, --all or --json")

@@ -20,7 +20,7 @@ MAX_RUNS: Final = 1_000_000
 
 
 def _time(text: str) -> int:
-    from cluster.commands.rerun.player import parse_time_us
+    from cluster.commands.rerun.replay import parse_time_us
 
     try:
         return parse_time_us(text)
@@ -76,8 +76,7 @@ class Replay(CodeOptions):
 
     def run(self) -> int:
         from cluster.commands.rerun.follow import follow
-        from cluster.commands.rerun.player import Filter
-        from cluster.commands.rerun.replay import check_times, replay
+        from cluster.commands.rerun.replay import Filter, check_times, replay
 
         shown = Filter(self.from_us, self.until_us, kinds=frozenset(self.kind))
         check_times(shown)

@@ -14,8 +14,7 @@ from typing import Final
 
 from cluster.commands.rerun.entries import Entry
 from cluster.commands.rerun.live_events import LIVE_KINDS, Decided, beginning, reading
-from cluster.commands.rerun.player import Filter
-from cluster.commands.rerun.replay import check_kinds, indexes, print_entries
+from cluster.commands.rerun.replay import Filter, check_kinds, indexes, print_entries
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome

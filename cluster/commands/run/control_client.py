@@ -1,4 +1,4 @@
-"""A client of a live testnet's endpoint (:mod:`cluster.live.driver.control.control_server`), with the run's token."""
+"""A client of a live testnet's endpoint (:mod:`cluster.live.driver.control_server`), with the run's token."""
 
 from __future__ import annotations
 

@@ -1,17 +1,79 @@
-"""The end of a judged run, as the outputs of a command show it (:mod:`cluster.commands.console.outputs`)."""
+"""The end of a judged run: checks and verdict on the terminal, and what the outputs of a command show
+(:mod:`cluster.commands.console.outputs`)."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cluster.audit.reexecution.describe import lines
 from cluster.checks.kind import Judged
+from cluster.checks.verdict import Verdict
 from cluster.commands.console.outputs import Ending, Part
+from cluster.commands.console.terminal import STYLES
 from cluster.common.checkout import version
-from cluster.common.outcome import Outcome
+from cluster.common.outcome import SIGNS, Outcome
 from cluster.report.junit import run_xml
 from cluster.report.results import result_of
 from cluster.report.tables import tiles
 from cluster.scenario.files import scenario_hash
+
+
+def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str, quiet: bool = False) -> None:
+    """Print the table of checks, the verdict with its reason, and the report's path.
+
+    If the run did not pass, also print the command that repeats it. With ``quiet`` the table has only the checks that
+    did not pass, and no blank lines are printed.
+    """
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in verdict.checks:
+        if quiet and check.verdict is Outcome.PASS:
+            continue
+        state = Text(f"{SIGNS[check.verdict]} {check.verdict.value}", style=STYLES[check.verdict])
+        if not check.applies:
+            state = Text("– n/a", style="dim")
+        table.add_row(state, check.name, Text(check.detail))
+    if not quiet:
+        console.print()
+    if table.rows:
+        console.print(table)
+    for page in verdict.divergences:
+        console.print()
+        console.print(Text("\n".join(lines(page))), soft_wrap=True)
+    if not quiet:
+        console.print()
+    for warning in verdict.warnings:
+        console.print(Text(f"warning  {warning}", style="yellow"), soft_wrap=True)
+    line = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
+    console.print(line, soft_wrap=True)
+    console.print(Text(f"report   {report or 'could not be written'}"), soft_wrap=True)
+    if verdict.outcome is not Outcome.PASS:
+        console.print(Text(f"again    {reproduce}"), soft_wrap=True)
+
+
+def _why(verdict: Verdict) -> str:
+    """Text after the verdict: the check that decided it, the reason, and the other checks with the same outcome."""
+    alike = [check.name for check in verdict.checks if check.verdict is verdict.outcome]
+    others = f" (so did {', '.join(alike[1:])})" if verdict.reason and alike[1:] else ""
+    return f": {verdict.reason}{others}" if verdict.reason else ""
+
+
+def print_kept(console: Console, endpoints: Path) -> None:
+    """Print that the testnet is still running, idle, and where its endpoints are listed."""
+    console.print(Text(f"kept     the testnet is idle and still serves its pages (see {endpoints}); Ctrl-C ends it"))
+
+
+def print_traces(console: Console, line: str, is_complete: bool, quiet: bool = False) -> None:
+    """Print what became of a run's spans. With ``quiet`` only if some were not exported."""
+    if not is_complete or not quiet:
+        console.print(Text(f"traces   {line}", style="" if is_complete else "yellow"), soft_wrap=True)
 
 
 def ending_of(judged: Judged, reproduce: str, date: datetime) -> Ending:

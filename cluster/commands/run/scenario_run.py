@@ -25,9 +25,8 @@ from cluster.checks.verdict import Check, Verdict
 from cluster.commands.console.crashes import crash_kept
 from cluster.commands.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.commands.console.terminal import Progress
-from cluster.commands.run.ending import ending_of
+from cluster.commands.run.ending import ending_of, print_kept, print_traces, print_verdict
 from cluster.commands.run.reasons import note_reasons
-from cluster.commands.run.verdict_output import print_kept, print_traces, print_verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import all_tried

@@ -24,8 +24,7 @@ from rich.progress import Progress
 from cluster.audit.reexecution.again import execute_again
 from cluster.commands.console.output import print_line
 from cluster.commands.console.outputs import Ending, Part
-from cluster.commands.console.progress_bar import is_tenth, progress_bar
-from cluster.commands.console.terminal import can_redraw
+from cluster.commands.console.terminal import can_redraw, is_tenth, progress_bar
 from cluster.commands.sweeps.fanout import FanOut, default_workers
 from cluster.commands.sweeps.guided.corpus import Corpus
 from cluster.commands.sweeps.guided.features import features_of

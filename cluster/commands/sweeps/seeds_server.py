@@ -17,8 +17,7 @@ from starlette.responses import Response
 
 from cluster.common.limits import MAX_SEED
 from cluster.live.web.addresses import Served
-from cluster.live.web.dashboard.feed import Feed
-from cluster.live.web.dashboard.pages import HTML, SEEDS, dashboard_table
+from cluster.live.web.dashboard.pages import HTML, SEEDS, Feed, dashboard_table
 from cluster.live.web.server import LoopThread, Page, Rate, build_application
 from cluster.record.folder import REPORT_FILE, TRACEBACK_FILE, seed_folder
 from validator.primitives.types import parse_decimal

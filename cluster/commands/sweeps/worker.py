@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import psutil
 
 from cluster import set_heap_apart
-from cluster.commands.sweeps.nodes.folders import packed
+from cluster.commands.sweeps.folders import packed
 from cluster.record.folder import seed_folder
 
 WORKER_MEMORY_MIB: Final = 2_048

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from cluster.faults.calls import StartValidator
 from cluster.faults.downtime import DiskLossFault, Downtime
-from cluster.faults.events import BitFlipped, FlipBit, LoseDisk
+from cluster.faults.events import BitFlipped, FlipBit, LoseDisk, StartValidator
 from cluster.faults.kind import Cue
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cluster.faults.calls import GoOn
+from cluster.faults.events import GoOn
 from cluster.faults.kind import Cue
 from cluster.faults.link_kind import BothWays, OnLinks
 from cluster.scenario.sections.base import Duration

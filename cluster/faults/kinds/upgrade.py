@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cluster.faults.calls import UpgradeNext, UpgradeStart
 from cluster.faults.downtime import Deaths
-from cluster.faults.events import Observed, ObserveProcesses, Prepare, Replace
+from cluster.faults.events import Observed, ObserveProcesses, Prepare, Replace, UpgradeNext, UpgradeStart
 from cluster.faults.kind import Course, Cue, OfValidators, Target
 from cluster.scenario.sections.base import Height, Milliseconds
 from cluster.scenario.sections.faults import VERSION_PATTERN, Facts, Problem, Release, Stop, checkout_problem

@@ -51,8 +51,7 @@ from cluster.run.events import (
     TakeFork,
     Violation,
 )
-from cluster.run.feed import Feed, Told
-from cluster.run.loop import RunLoop
+from cluster.run.loop import Feed, RunLoop, Told
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme

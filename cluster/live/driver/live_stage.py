@@ -19,7 +19,6 @@ from random import Random
 from typing import Final, assert_never
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults.calls import FaultCall
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import (
     BitFlipped,
@@ -29,6 +28,7 @@ from cluster.faults.events import (
     Crash,
     Due,
     Failed,
+    FaultCall,
     FaultOrder,
     FaultSeen,
     FlipBit,

@@ -14,8 +14,8 @@ from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted, json_text
 from cluster.faults.kind import plans_of
-from cluster.live.driver.control.control_server import ControlServer
-from cluster.live.driver.control.faucet import Faucet
+from cluster.live.driver.control_server import ControlServer
+from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import located
 from cluster.live.driver.load_nodes import LoadNodes

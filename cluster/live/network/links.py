@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkEffect, LinkFaults
 from cluster.faults.link_model import Links
-from cluster.scenario.topology.network import Network
+from cluster.scenario.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
 """Limit of messages under way from one validator to all others; further ones are lost."""

@@ -49,7 +49,7 @@ class Score:
     """How often each behaviour took effect, keyed by its name."""
     expected_evidence: int = 0
     """Number of views in which the validator gave its peers full proof of its guilt
-    (:mod:`cluster.misbehaviour.byzantine.accountability`)."""
+    (:mod:`cluster.misbehaviour.byzantine.wrapper`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The ``links`` section of a scenario: latencies, losses and topology.
 
 Every validator sends to every other one. The edges of the topology are links; a message takes the path of the least
-latency over them (:mod:`cluster.scenario.topology.network`).
+latency over them (:mod:`cluster.scenario.network`).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final
 
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries
-from cluster.audit.served.chains import longest_chain
-from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.audit.chains import longest_chain
+from cluster.audit.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
 from cluster.watches.live.live_audit import LiveAudit, first_height_of, read_status
@@ -171,7 +171,7 @@ def _amount(page: Page, name: str, where: str) -> int:
 
 
 class ServedOverHttp:
-    """The proofs of one validator, requested over HTTP (a :class:`cluster.audit.served.proofs.Server`)."""
+    """The proofs of one validator, requested over HTTP (a :class:`cluster.audit.proofs.Server`)."""
 
     def __init__(self, client: ValidatorClient) -> None:
         self._client = client

@@ -22,9 +22,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from cluster.audit.books import KeptLedger
+from cluster.audit.chains import read_served
 from cluster.audit.ledger import Ledger
-from cluster.audit.served.chains import read_served
-from cluster.audit.served.proofs import with_answers
+from cluster.audit.proofs import with_answers
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
 from cluster.live.handover.left import LeftAudit
 from cluster.live.handover.rows import Row, Told

@@ -19,8 +19,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from cluster.common.errors import BadInput
-from cluster.faults.calls import FaultCall
-from cluster.faults.events import Way
+from cluster.faults.events import FaultCall, Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import CHAOS_MESH, FaultKind
 from cluster.faults.link_faults import LinkEffect, Seen

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from cluster.faults.calls import FaultCall
+from cluster.faults.events import FaultCall
 from cluster.faults.impairment import Impairment, Stress
 from cluster.faults.link_faults import Seen
 from cluster.live.means import MeansPort

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-from cluster.commands.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
+from cluster.commands.sweeps.seed_pods import SEED_PODS_VARIABLE
 from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.nodes.placement import hosts_to_place

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books
+from cluster.audit.chains import longest_chain
 from cluster.audit.ledger import Ledger
-from cluster.audit.served.chains import longest_chain
 from tests.cluster.checks.cases import other_branch
 from tests.cluster.records import ACTOR, USER_ADDRESS, ChainMaker, ledger_of, make_record, with_late
 from validator.chain.transactions import address_of

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.calls import FaultCall
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import (
     BitFlipped,
@@ -19,6 +18,7 @@ from cluster.faults.events import (
     Crash,
     Due,
     Failed,
+    FaultCall,
     FaultOrder,
     FaultSeen,
     FlipBit,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.faults.link_model import LINK_QUEUE_BYTES, UPLINK_QUEUE_BYTES, Link, Links
+from cluster.scenario.network import Network
 from cluster.scenario.sections.links import LinksSection
-from cluster.scenario.topology.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 

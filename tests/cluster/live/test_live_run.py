@@ -28,8 +28,8 @@ import ray
 import urllib3
 import yaml
 
+from cluster.audit.chains import longest_chain
 from cluster.audit.reexecution import follower
-from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.common import errors
 from cluster.common.outcome import Outcome

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.audit.books import keep_books
-from cluster.audit.served.chains import longest_chain
+from cluster.audit.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, FileBlocks, MemoryBlocks, ServedBlocks, as_stored, joined

@@ -11,20 +11,23 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.disks import PLANNED_FAILURE
-from cluster.faults.calls import Begin, End, InForce, NoteEnd
 from cluster.faults.events import (
+    Begin,
     BitFlipped,
     Confirm,
     Count,
     Counted,
     Crash,
     Due,
+    End,
     Failed,
     FaultSeen,
     FlipBit,
     Impair,
+    InForce,
     MachineLost,
     Network,
+    NoteEnd,
     Observed,
     ObserveDelays,
     ObserveLinks,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.simulation.clock import VirtualClock
-from cluster.simulation.own_clock import OwnClock
+from cluster.simulation.clock import OwnClock, VirtualClock
 
 Arrivals = list[tuple[int, int]]
 

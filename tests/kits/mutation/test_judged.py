@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS
+from cluster.audit.proofs import SERVED_FINALITY, SERVED_PROOFS
 from cluster.checks.kind import Judged
 from cluster.checks.kinds.agreement import StateRoots
 from cluster.checks.run import check_run

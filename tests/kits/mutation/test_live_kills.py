@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
+from cluster.audit.proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRequest

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.served.chains import longest_chain
+from cluster.audit.chains import longest_chain
 from cluster.commands.cli.main import main
 from cluster.commands.run.reasons import note_reasons
 from cluster.common.errors import BadInput

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.watches.models.mempool_watch import PlainMempool
+from cluster.watches.mempool_watch import PlainMempool
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
 from validator.chain.block import Header
 from validator.chain.records import Account

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.checks.kind import shipped
-from cluster.commands.explain.distances import Table, distances
-from cluster.commands.explain.outline import block_ms, outline
+from cluster.commands.explain.outline import Table, block_ms, distances, outline
 from cluster.scenario import Scenario, load_scenario
 from cluster.watches.watched_simulation import simulate
 from tests.loadgen.own_workloads import PAYS, group

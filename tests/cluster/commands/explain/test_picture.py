@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cluster.commands.explain.distances import distances
-from cluster.commands.explain.outline import outline
+from cluster.commands.explain.outline import distances, outline
 from cluster.commands.explain.outline_output import render_outline
 from cluster.commands.explain.picture import NARROW, WIDE, caption, picture
 from cluster.report.svg import CHARACTER_PIXELS

@@ -21,8 +21,7 @@ from packaging.utils import canonicalize_name
 
 from cluster.audit.reexecution.bisect import OTHERS_ARE_WRONG
 from cluster.commands.cli.main import main
-from cluster.commands.inspect.interpreters import PACKAGES
-from cluster.commands.inspect.verify_run import difference_from_result, verify_run
+from cluster.commands.inspect.verify_run import PACKAGES, difference_from_result, verify_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archive import BlockRecord, write_blocks
 from cluster.record.archived_run import read_run

@@ -16,7 +16,7 @@ import pytest
 from cluster.commands.cli.main import main
 from cluster.commands.rerun import follow as follow_module
 from cluster.commands.rerun.follow import PATIENCE, POLL_S, follow
-from cluster.commands.rerun.player import Filter
+from cluster.commands.rerun.replay import Filter
 from cluster.common.errors import ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.processes import cleanup_watchdog

@@ -13,8 +13,7 @@ import pytest
 from cluster.commands.cli.main import main
 from cluster.commands.rerun.live_events import FOLLOWS, LIVE_KINDS, Decided, read_live
 from cluster.common.errors import ExitCode
-from cluster.faults.calls import Begin, End, Restart, UpgradeNext
-from cluster.faults.events import Due, MachineLost, Network, Seat
+from cluster.faults.events import Begin, Due, End, MachineLost, Network, Restart, Seat, UpgradeNext
 from cluster.record.finalizations import Finalizations
 from cluster.record.folder import JOURNAL_FILE, RECORD_FILE
 from cluster.record.message_trace import KINDS as MESSAGE_KINDS

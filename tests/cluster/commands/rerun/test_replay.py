@@ -16,10 +16,8 @@ import pytest
 from cluster.commands.cli.main import main
 from cluster.commands.console.output import LastingOutput
 from cluster.commands.rerun.entries import KINDS, Entry, describe
-from cluster.commands.rerun.player import Filter, Player, parse_time_us
 from cluster.commands.rerun.recorded_run import RecordedRun, read_recorded
-from cluster.commands.rerun.replay import check_repeats, print_entries
-from cluster.commands.rerun.step import Stepper
+from cluster.commands.rerun.replay import Filter, Player, Stepper, check_repeats, parse_time_us, print_entries
 from cluster.common.errors import ExitCode
 from cluster.record.folder import RESULT_FILE
 from cluster.report.results import finish_run

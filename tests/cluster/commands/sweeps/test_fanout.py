@@ -18,7 +18,7 @@ import yaml
 
 from cluster.commands.sweeps.fanout import FanOut
 from cluster.commands.sweeps.log import WORK_FILE
-from cluster.commands.sweeps.nodes.code_survey import FOLDERS
+from cluster.commands.sweeps.seed_nodes import FOLDERS
 from cluster.common.checkout import ROOT
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts

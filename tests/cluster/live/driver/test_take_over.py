@@ -26,7 +26,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.faults.events import Failed, Voted
 from cluster.live.driver import node_watch, ray_session
-from cluster.live.driver.control.control_server import SetLoad
+from cluster.live.driver.control_server import SetLoad
 from cluster.live.driver.driver import Driver
 from cluster.live.driver.live_run import LiveRun, Notices, standings_of, violations_of
 from cluster.live.driver.load_process import plan_load

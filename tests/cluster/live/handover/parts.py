@@ -30,9 +30,8 @@ from cluster.live.processes.processes import Process
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
 from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Up
-from cluster.run.feed import Feed
 from cluster.run.journal import Journal, read_journal
-from cluster.run.loop import RunLoop
+from cluster.run.loop import Feed, RunLoop
 from cluster.scenario import Scenario
 from cluster.watches.live.live_audit import LiveAudit
 from loadgen.workloads.measures import LoadTimeline, Sends

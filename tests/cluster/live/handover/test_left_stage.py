@@ -23,7 +23,7 @@ from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.run.events import Order
-from cluster.run.feed import Feed
+from cluster.run.loop import Feed
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 from tests.cluster.live.handover.parts import FaultsOnHosts, FourHosts, inside

@@ -19,9 +19,9 @@ from typing import Any, cast
 import pytest
 import urllib3
 
+from cluster.audit.chains import longest_chain
+from cluster.audit.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.audit.safety.certified_chain import claim_of
-from cluster.audit.served.chains import longest_chain
-from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.faults.kinds.leader_delay import LeaderDelayFault
 from cluster.faults.kinds.partition import PartitionFault
@@ -45,9 +45,9 @@ from cluster.record.run import HAND_OVER, MESSAGE, SYNC, WARM_UP, RunRecord
 from cluster.record.status import Counted, Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.network import Network
 from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.links import LinksSection
-from cluster.scenario.topology.network import Network
 from cluster.watches.live.collect import ServedOverHttp, collect
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
@@ -336,7 +336,7 @@ async def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monk
         proved = await asyncio.to_thread(audited, server.url)
         assert proved.violations == []
         assert proved.counts[SERVED_FINALITY] > 1 and proved.counts[SERVED_PROOFS] > 1
-        monkeypatch.setattr("cluster.audit.served.proofs.verify", lambda *_: b"another")
+        monkeypatch.setattr("cluster.audit.proofs.verify", lambda *_: b"another")
         assert len((await asyncio.to_thread(audited, server.url)).violations) == proved.counts[SERVED_PROOFS]
         await server.close()
 

@@ -12,9 +12,9 @@ from cluster.faults.link_kind import LinkFault
 from cluster.live.network import links as links_module
 from cluster.live.network.links import OutgoingLinks
 from cluster.scenario import Scenario
+from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import BaseFault
 from cluster.scenario.sections.links import LinksSection
-from cluster.scenario.topology.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 CLEAR = {"latency_ms": 0.0, "jitter_ms": 0.0}

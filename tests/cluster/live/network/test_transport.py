@@ -31,8 +31,8 @@ from cluster.live.network.handshake import (
 )
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import LENGTH_BYTES, FrameStream, PeerAddress, Transport
+from cluster.scenario.network import Network
 from cluster.scenario.sections.links import LinksSection
-from cluster.scenario.topology.network import Network
 from consensus.keys import Signer, ValidatorSet
 from consensus.types import PublicKey, Signature
 from tests.cluster.live.network.wire_vectors import CHAIN, SCHEME, SIGNERS, VALIDATORS, identity

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster.live.driver.control.control_server import ControlServer
+from cluster.live.driver.control_server import ControlServer
 from cluster.live.web import connections
 from cluster.live.web import server as web
 from tests.hangs import HANGS_AFTER_S

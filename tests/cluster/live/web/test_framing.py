@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cluster.commands.sweeps.seeds_server import SeedsServer
-from cluster.live.driver.control.control_server import ControlServer
+from cluster.live.driver.control_server import ControlServer
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.live.web.connections import _Requests, h11
 from cluster.live.web.server import Page

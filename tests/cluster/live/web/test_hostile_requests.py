@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.control import control_server as control
-from cluster.live.driver.control.control_server import AddFault, ControlServer
+from cluster.live.driver import control_server as control
+from cluster.live.driver.control_server import AddFault, ControlServer
 from cluster.live.web import connections
 from cluster.live.web import server as web
 from cluster.live.web.server import HttpServer, Rate

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.served.chains import longest_chain
+from cluster.audit.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.record.finalizations import Finalization, Finalizations

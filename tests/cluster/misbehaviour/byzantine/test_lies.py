@@ -17,8 +17,8 @@ from cluster.misbehaviour.byzantine.base import (
     heard_in,
     send_consensus,
 )
-from cluster.misbehaviour.byzantine.overheard import Overheard
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
+from cluster.misbehaviour.byzantine.votes import Overheard
 from consensus.certificates import verify_certificate, verify_signed, verify_timeout_certificate
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.served.proofs import ProofAudit
+from cluster.audit.proofs import ProofAudit
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord

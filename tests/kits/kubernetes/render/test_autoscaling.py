@@ -12,7 +12,7 @@ from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingReque
 from ray.autoscaler.v2.utils import ResourceRequestUtil
 from ray.core.generated.autoscaler_pb2 import ClusterResourceConstraint  # type: ignore[attr-defined]
 
-from cluster.commands.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
+from cluster.commands.sweeps.seed_pods import SEED_PODS_VARIABLE
 from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS
 from cluster.scenario import Scenario
 from kits.kubernetes.render import Deployment, manifests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.live.driver.chain_watch import NEWEST_BLOCKS
-from cluster.live.driver.live_view import FAULT_FORMS
+from cluster.live.driver.clients import FAULT_FORMS
 from cluster.live.web.server import Page
 
 REGIONS = ("east", "west", "north", "south")

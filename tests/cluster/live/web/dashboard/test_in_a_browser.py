@@ -14,9 +14,9 @@ import pytest
 
 from cluster.commands.sweeps.seeds_server import SeedsServer
 from cluster.common.errors import BadInput
-from cluster.live.driver.control.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
+from cluster.live.driver.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
 from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.live.web.dashboard import feed as feeds
+from cluster.live.web.dashboard import pages
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.live.web.dashboard.states import snapshot, update
 from tests.hangs import HANGS_AFTER_S
@@ -345,7 +345,7 @@ def test_a_page_that_outlives_its_testnet_says_so(browser: Browser, tmp_path: Pa
 def test_a_page_of_a_testnet_that_shows_nothing_yet_waits(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "SNAPSHOT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(pages, "SNAPSHOT_TIMEOUT_S", 0.05)
     server = ControlServer(tmp_path)
     try:
         browser.open(server.url + "/")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cluster.live.driver import live_view
+from cluster.live.driver import clients
 from cluster.live.driver.chain_watch import NEWEST_BLOCKS, ChainWatch
-from cluster.live.driver.live_view import FAULT_FORMS, MAX_FAULTS, MAX_HISTORY, MAX_LINES, TARGET, LiveView
+from cluster.live.driver.clients import FAULT_FORMS, MAX_FAULTS, MAX_HISTORY, MAX_LINES, TARGET, LiveView
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
@@ -131,7 +131,7 @@ def test_everything_in_an_update_is_bounded(view: LiveView, record: RunRecord) -
 
 
 def test_a_snapshot_has_the_newest_samples(view: LiveView, record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_view, "MAX_HISTORY", 3)
+    monkeypatch.setattr(clients, "MAX_HISTORY", 3)
     assert MAX_HISTORY > 3
     for height in range(10):
         view.run.watch.sample(float(height), [height, None])

@@ -28,10 +28,10 @@ from typing import Any, Final, Protocol
 
 from blake3 import blake3
 
+from cluster.audit.chains import read_blocks
 from cluster.audit.figures import NEWEST_HEIGHTS, NEWEST_KEPT
 from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certificates import is_certified
-from cluster.audit.served.chains import read_blocks
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of

@@ -24,7 +24,7 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario.sections.links import FullTopology, LinksSection
 
 if TYPE_CHECKING:
-    from cluster.scenario.topology.link_graph import LinkGraph
+    from cluster.scenario.link_graph import LinkGraph
 
 HOP_WEIGHT: Final = 1
 LATENCY_WEIGHT: Final = 1_024
@@ -66,7 +66,7 @@ class Network:
         self.graph: LinkGraph | None = None
         """The links of the topology; ``None`` if every two validators have a link."""
         if not isinstance(section.topology, FullTopology):
-            from cluster.scenario.topology.link_graph import LinkGraph
+            from cluster.scenario.link_graph import LinkGraph
 
             self.graph = LinkGraph(section.topology, self.names, self.regions, seed)
 

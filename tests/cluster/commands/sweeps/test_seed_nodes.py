@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from ray import cloudpickle
 
-from cluster.commands.sweeps.nodes import code_survey
-from cluster.commands.sweeps.nodes.code_survey import Survey, code_files, compare, surveyor, write_archive
+from cluster.commands.sweeps import seed_nodes
+from cluster.commands.sweeps.seed_nodes import Survey, code_files, compare, surveyor, write_archive
 from cluster.common.checkout import ROOT
 
 HERE: Survey = ({"Python": "3.12.1", "numpy": "2.2.0", "numba": "0.61.0"}, "d1")
@@ -36,7 +36,7 @@ def test_a_node_without_the_code_lacks_it(digest: str | None) -> None:
 
 def test_every_file_of_the_packages_is_compared_and_sent() -> None:
     listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", *code_survey.FOLDERS, ":!*.md"], check=True, capture_output=True, text=True
+        ["git", "-C", str(ROOT), "ls-files", *seed_nodes.FOLDERS, ":!*.md"], check=True, capture_output=True, text=True
     )
     assert set(listed.stdout.split()) == {path.relative_to(ROOT).as_posix() for path in code_files()}
 
@@ -57,7 +57,7 @@ def test_the_survey_goes_by_value_and_sees_a_changed_file(tmp_path: Path) -> Non
     versions, here = surveyor()()
     assert versions["numpy"] and here is not None
     copied = tmp_path / "copy"
-    for folder in code_survey.FOLDERS:
+    for folder in seed_nodes.FOLDERS:
         shutil.copytree(ROOT / folder, copied / folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def survey_of_the_copy() -> Survey:

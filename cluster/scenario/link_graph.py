@@ -1,6 +1,6 @@
 """The graph of the links of a network in which some validators have no direct link.
 
-:mod:`cluster.scenario.topology.network` finds the paths with it.
+:mod:`cluster.scenario.network` finds the paths with it.
 
 Few scenarios have such a topology. NetworkX takes a fifth of the time that importing a scenario's model takes, so this
 module is imported only when needed.

@@ -26,13 +26,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.control.faucet import Faucet
+from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.host import LOGS_FOLDER, ValidatorAddress
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.live.web.dashboard.feed import Feed
-from cluster.live.web.dashboard.pages import TESTNET, dashboard_table
+from cluster.live.web.dashboard.pages import TESTNET, Feed, dashboard_table
 from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, LoopThread, Page, Rate, build_application, json_response, read_body
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE

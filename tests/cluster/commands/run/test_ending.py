@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster.checks.run import check_run
-from cluster.commands.run.verdict_output import print_verdict
+from cluster.commands.run.ending import print_verdict
 from cluster.record.finalizations import Finalizations
 from tests.cluster.records import make_record
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.sweeps.nodes import folders
-from cluster.commands.sweeps.nodes.folders import LEFT_OUT_FILE, Arriving, packed
+from cluster.commands.sweeps import folders
+from cluster.commands.sweeps.folders import LEFT_OUT_FILE, Arriving, packed
 
 
 @pytest.fixture

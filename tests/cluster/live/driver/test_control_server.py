@@ -14,8 +14,8 @@ import urllib3
 
 from cluster.commands.run.control_client import ControlClient, ControlError
 from cluster.common.errors import BadInput
-from cluster.live.driver.control import control_server as control
-from cluster.live.driver.control.control_server import AddFault, ControlServer, Overview, SetLoad, StopRun, look_over
+from cluster.live.driver import control_server as control
+from cluster.live.driver.control_server import AddFault, ControlServer, Overview, SetLoad, StopRun, look_over
 from cluster.live.host.host import ValidatorAddress
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.history import Phase

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.record.rules import SafetyRule
-from cluster.watches.models.catch_up_watch import IDLE_RETRIES, CatchUpWatch
+from cluster.watches.catch_up_watch import IDLE_RETRIES, CatchUpWatch
 from tests.cluster.watches.seen import Told, judged_by, make_machine, set_time
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
 from tests.validator.network import Network

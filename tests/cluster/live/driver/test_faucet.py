@@ -15,8 +15,8 @@ from cluster.commands.cli.main import main
 from cluster.commands.run.control_client import ControlClient
 from cluster.commands.run.scenario_run import LiveOptions, PlannedRun
 from cluster.common.errors import BadInput
-from cluster.live.driver.control.control_server import ControlServer, Overview
-from cluster.live.driver.control.faucet import Faucet
+from cluster.live.driver.control_server import ControlServer, Overview
+from cluster.live.driver.faucet import Faucet
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FaucetSection
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS

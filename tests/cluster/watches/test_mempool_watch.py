@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.record.rules import Mechanism, SafetyRule
-from cluster.watches.models import mempool_watch
-from cluster.watches.models.mempool_watch import MOST_GOSSIPED, ROOM, ROOM_BYTES, MempoolWatch
+from cluster.watches import mempool_watch
+from cluster.watches.mempool_watch import MOST_GOSSIPED, ROOM, ROOM_BYTES, MempoolWatch
 from tests.cluster.watches.seen import Told, make_machine
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
 from validator.chain.block import Block, Header

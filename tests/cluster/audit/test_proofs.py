@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.served.chains import longest_chain
-from cluster.audit.served.proofs import (
+from cluster.audit.chains import longest_chain
+from cluster.audit.proofs import (
     SERVED_FINALITY,
     SERVED_PROOFS,
     SERVED_RULES,
@@ -35,7 +35,7 @@ from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.cluster.records import ChainMaker, ledger_of, make_record
 from validator.chain.records import timer_key
 
-SMOKE = Path(__file__).resolve().parents[4] / "scenarios" / "smoke.yaml"
+SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
 RETAINED = 8
 HASH_BYTES = 32
 
@@ -180,10 +180,10 @@ def test_a_proof_of_another_height_is_none(ended: Ended) -> None:
 
 
 def test_the_books_say_what_is_there(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cluster.audit.served.proofs.verify", lambda *_: None)
+    monkeypatch.setattr("cluster.audit.proofs.verify", lambda *_: None)
     absent = ended.ask(Changed(ended.pages(0), proof=lambda page: page | {"value": None})).violations
     assert absent and all("says that it is absent, and it is not" in text for text in absent)
-    monkeypatch.setattr("cluster.audit.served.proofs.verify", lambda *_: b"\x01")
+    monkeypatch.setattr("cluster.audit.proofs.verify", lambda *_: b"\x01")
     there = ended.ask(Changed(ended.pages(0), proof=lambda page: page | {"value": "01"})).violations
     assert there and all("says that it is there, and it is not" in text for text in there)
 

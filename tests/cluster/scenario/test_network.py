@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.scenario import Scenario
+from cluster.scenario.network import Network
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.measurements.latencies import MATRICES
-from cluster.scenario.topology.network import Network
 from tests.hangs import HANGS_AFTER_S
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def network(count: int = 6, seed: int = 1, regions: dict[str, list[str]] | None = None, **fields: Any) -> Network:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.record.rules import SafetyRule
-from cluster.watches.models.execution_watch import ExecutionWatch
+from cluster.watches.execution_watch import ExecutionWatch
 from tests.cluster.watches.seen import Told, judged_by, make_machine
 from tests.validator.network import Network
 from validator.chain.block import Block, Header, header_hash, transactions_root

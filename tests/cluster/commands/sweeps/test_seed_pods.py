@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.commands.sweeps.nodes import seed_pods
-from cluster.commands.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE, SeedPods
+from cluster.commands.sweeps import seed_pods
+from cluster.commands.sweeps.seed_pods import SEED_PODS_VARIABLE, SeedPods
 from cluster.common.errors import BadInput, HarnessError
 from cluster.live.driver.ray_session import RaySession
 from cluster.live.nodes.ray_nodes import RayNode

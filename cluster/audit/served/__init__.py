@@ -1,1 +1,0 @@
-"""Reads and checks what validators served: their chains, and their proofs of finality and state."""

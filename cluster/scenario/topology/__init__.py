@@ -1,1 +1,0 @@
-"""Which validators have a link, the paths over those links, and their quality."""

@@ -1,1 +1,0 @@
-"""Independent models of parts of a node, which follow its events and predict its effects."""
