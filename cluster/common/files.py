@@ -41,6 +41,15 @@ FIXED: Final = (errno.EBUSY, errno.EPERM, errno.EACCES)
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
+def sync_folder(folder: Path) -> None:
+    """Make a folder's entries durable: files that were created, renamed or removed. Raises :class:`OSError`."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file by :func:`writing_atomically`."""
     with writing_atomically(path) as file:

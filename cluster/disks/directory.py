@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from cluster.common.files import sync_folder
 from validator.storage.disk import DiskError
 
 LOCK_NAME: Final = ".lock"
@@ -130,7 +131,7 @@ class DirectoryDisk:
                 os.close(handle)
             self._forget(name)
             os.replace(temporary, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
         path = self._path(name)
@@ -138,7 +139,7 @@ class DirectoryDisk:
             self._forget(name)
             if path.exists():
                 path.unlink()
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
 
     def release(self, name: str) -> None:
         self._forget(name)
@@ -171,7 +172,7 @@ class DirectoryDisk:
             elif create:
                 self._make_folder(path.parent)
                 self._handles[name] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         return self._handles.get(name)
 
     def _forget(self, name: str) -> None:
@@ -181,7 +182,7 @@ class DirectoryDisk:
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
 
     def _path(self, name: str) -> Path:
         self._require_open(name)
@@ -202,12 +203,3 @@ def _as_disk_error(name: str, offset: int, verb: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DiskError(f"{name}: offset {offset}: {verb} failed: {error.strerror or error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a folder's entries durable: files that were created, renamed or removed."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

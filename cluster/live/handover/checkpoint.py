@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 
 from cluster.common.errors import BadInput
+from cluster.common.files import sync_folder
 from cluster.common.wording import printable
 from cluster.live.handover.left import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE, CHECKPOINT_FILES
@@ -73,7 +74,7 @@ def write(folder: Path, left: LeftRun) -> int:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    sync_folder(folder)
     return len(content)
 
 
@@ -113,11 +114,3 @@ def _read(path: Path) -> bytes:
         raise
     except BadInput as error:
         raise BadInput(f"{error}: {ADVICE}") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
