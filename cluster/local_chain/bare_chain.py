@@ -28,9 +28,12 @@ from validator.chain.records import (
     long_storage_entry,
 )
 from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
+from validator.primitives.errors import HandlerFailure
 from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
+from validator.pvm.runtime.operations import Value
+from validator.pvm.runtime.values import decode_value
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, StateStore, View
 from validator.state.working_set import World
@@ -248,3 +251,11 @@ def _of_query(query: QueryReceipt, run: ProgramRun | None) -> Execution:
     error = "" if query.outcome == "ok" else (run.error if run is not None else query.outcome)
     asked, fee = Address(query.agent or query.actor), int.from_bytes(query.burned)
     return Execution("bid", asked, GAS_BID, error, query.cycles, 0, fee, Effects(), run)
+
+
+def decoded(encoded: bytes) -> Value:
+    """Decode a value (from storage or a payload); returns the bytes themselves if they cannot be decoded."""
+    try:
+        return decode_value(encoded)
+    except HandlerFailure:
+        return encoded

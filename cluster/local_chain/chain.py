@@ -22,9 +22,8 @@ from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.common.suggestions import meant_or_known
-from cluster.local_chain.bare_chain import DEVELOPER, FUNDS, Execution, LocalChain, PlayedBlock
+from cluster.local_chain.bare_chain import DEVELOPER, FUNDS, Execution, LocalChain, PlayedBlock, decoded
 from cluster.local_chain.programs import ProgramFile, checked_program, read_program
-from cluster.local_chain.values import decoded
 from cluster.scenario import scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme

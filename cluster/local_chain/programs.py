@@ -1,4 +1,4 @@
-"""Reads and checks the files of programs. Problems are reported as lines that an editor can jump to."""
+"""Reads the files of programs. Problems are reported as lines that an editor can jump to."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.common.suggestions import closest
-from cluster.common.wording import plural, printable
-from cluster.local_chain.advice import advice
 from validator.primitives.limits import MAX_SOURCE_BYTES
-from validator.primitives.params import DEFAULTS
-from validator.pvm.deployment import deploy_cycles
 from validator.pvm.language.source import Problem
-from validator.pvm.language.subset import MAX_PROBLEMS, Program, ProgramError, parse
+from validator.pvm.language.subset import Program, ProgramError, parse
 
 READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 """Maximum number of bytes read from a file: far more than any program has."""
@@ -50,7 +46,7 @@ def read_source(path: Path) -> str:
         raise BadInput(f"{path}:{line}: byte 0x{data[error.start]:02x} is no UTF-8; programs are ASCII text") from None
 
 
-def _meant(name: str, names: Iterable[str]) -> str | None:
+def meant(name: str, names: Iterable[str]) -> str | None:
     """The one of ``names`` that an author probably meant by an unknown ``name``; ``None`` if no guess is likely.
 
     It is a similar name, or the counterpart of a Python name.
@@ -76,47 +72,8 @@ def read_program(path: Path) -> ProgramFile:
 def checked_program(path: Path, source: str) -> ProgramFile:
     """Parse a program's text as that of a file. If it is invalid, raises :class:`BadInput` with its first problem."""
     try:
-        return ProgramFile(path, source, parse(source, _meant))
+        return ProgramFile(path, source, parse(source, meant))
     except ProgramError as error:
         more = len(error.problems) - 1
         rest = f" ({more} more: stampede actor check {path})" if more and path.exists() else ""
         raise BadInput(problem_line(path, error.problems[0]) + rest) from None
-
-
-# --- checks -----------------------------------------------------------------------------------------------------------
-
-
-class Checked(NamedTuple):
-    """The result of the check of a program's file."""
-
-    is_fine: bool
-    """Whether the program may be deployed, with or without advice."""
-    lines: list[str]
-    """The lines to print: the problems of an invalid program, or the warnings and a description of a valid one."""
-
-
-def check(path: Path) -> Checked:
-    """Check a program's file. Raises :class:`BadInput` if it cannot be read."""
-    source = read_source(path)
-    try:
-        program = parse(source, _meant)
-    except ProgramError as error:
-        lines = [printable(problem_line(path, problem)) for problem in error.problems]
-        if len(lines) >= MAX_PROBLEMS:
-            lines.append(f"{path}: these are the first {MAX_PROBLEMS} problems")
-        return Checked(False, lines)
-    warnings = [problem._replace(what=f"warning: {problem.what}") for problem in advice(program, source)]
-    lines = [printable(problem_line(path, warning)) for warning in warnings]
-    return Checked(True, [*lines, f"{path}: {_description(program, source, len(warnings))}"])
-
-
-def _description(program: Program, source: str, warnings: int) -> str:
-    """A description of a valid program, in one line."""
-    handlers = ", ".join(program.handlers) or "none"
-    bids = "bids for its timers" if program.bids else "leaves bidding to the default agent"
-    cycles = DEFAULTS.tx_base_cycles + deploy_cycles(source)
-    counted = "" if not warnings else f" but for {warnings} {plural(warnings, 'warning')}"
-    return (
-        f"{program.name} is fine{counted}: handlers {handlers}; {bids}; "
-        f"{len(source):,} bytes; deploying it costs {cycles:,} cycles and {len(source):,} cells"
-    )

@@ -64,7 +64,7 @@ class Check(Command):
 
     def run(self) -> int:
         from cluster.common.wording import printable
-        from cluster.local_chain.programs import check
+        from kits.actors.check import check
 
         are_fine = True
         for path in self.files:

@@ -1,7 +1,7 @@
 """A session as JSON (``--json``): everything that the terminal shows, without truncation.
 
 Cycles, cells and amounts are integers in the smallest unit; addresses are ``0x…``, timer IDs are hex; values have the
-form of :mod:`cluster.local_chain.values`.
+form of :mod:`kits.actors.values`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.local_chain.bare_chain import Execution, PlayedBlock
-from cluster.local_chain.values import decoded, value_to_json
+from cluster.local_chain.bare_chain import Execution, PlayedBlock, decoded
 from kits.actors.profiler import LineProfile
 from kits.actors.session import Session, handler_uses
+from kits.actors.values import value_to_json
 from validator.chain.block import Bidder, Cancelled, Event
 from validator.primitives.types import address_text
 from validator.pvm.runtime.machine import BID_FIELDS

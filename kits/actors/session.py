@@ -15,7 +15,7 @@ from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import closest
 from cluster.local_chain.bare_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
 from cluster.local_chain.programs import ProgramFile
-from cluster.local_chain.values import value_from_json
+from kits.actors.values import value_from_json
 from validator.chain.transactions import Call, Deploy, deployed_address
 from validator.primitives.types import Address
 from validator.pvm.deployment import deploy_cycles

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from cluster.common.wording import counted, printable
-from cluster.local_chain.bare_chain import DEVELOPER, Execution, PlayedBlock
-from cluster.local_chain.values import SHOWN_CHARACTERS, decoded, show
+from cluster.local_chain.bare_chain import DEVELOPER, Execution, PlayedBlock, decoded
 from kits.actors.profiler import LineProfile
 from kits.actors.session import Actor, HandlerUse, Session, handler_uses
+from kits.actors.values import SHOWN_CHARACTERS, show
 from validator.chain.block import (
     Bidder,
     Cancelled,

@@ -111,7 +111,7 @@ class ServeExecutor(Command):
     tree: bool = flag("keep a state tree, too, and answer its roots")
 
     def run(self) -> int:
-        from kits.conform.executor_child import run_executor
+        from kits.conform.executor import run_executor
 
         run_executor(self.mutant, self.tree)
         return ExitCode.PASS

@@ -23,7 +23,7 @@ from cluster.commands.cli.main import _parser, _perform_process
 from cluster.commands.console.command import Command
 from cluster.commands.console.output import LastingOutput
 from cluster.common.errors import BadInput
-from kits.conform.executor_child import run_executor
+from kits.conform.executor import run_executor
 from tests.hangs import HANGS_AFTER_S
 from tests.repository.sources import ROOT
 from validator.node.executor.stream import framed

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.local_chain.bare_chain import FUNDS, LocalChain
-from cluster.local_chain.values import show, value_from_json, value_to_json
 from kits.actors.session import actors_of, plan_calls
+from kits.actors.values import show, value_from_json, value_to_json
 from tests.kits.actors.programs import BUSY, COUNTER, file_of, played
 from validator.chain.records import ACCOUNT, Account, decode_record
 from validator.primitives.types import Address

@@ -18,7 +18,7 @@ from validator.primitives.errors import HandlerFailure
 from validator.primitives.limits import INTEGER_BITS, INTEGER_LIMIT
 from validator.primitives.types import ADDRESS_BYTES, Address
 from validator.pvm.runtime.operations import Value
-from validator.pvm.runtime.values import decode_value, encode_value
+from validator.pvm.runtime.values import encode_value
 
 HEX: Final = "hex"
 ADDRESS_OF: Final = "address_of"
@@ -55,14 +55,6 @@ def _value(raw: Any, path: str, actors: Mapping[str, Address]) -> Value:
                 return bytes(actors[actor])
         return {key: _value(part, field(path, key), actors) for key, part in raw.items()}
     return raw
-
-
-def decoded(encoded: bytes) -> Value:
-    """Decode a value (from storage or a payload); returns the bytes themselves if they cannot be decoded."""
-    try:
-        return decode_value(encoded)
-    except HandlerFailure:
-        return encoded
 
 
 # --- to JSON ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Advice on valid programs with probable mistakes: handlers that cannot be called, bids that leave no cycles, arguments
-that a call never takes.
+"""``stampede actor check``: the problems of an invalid program, and advice on a valid one with probable mistakes.
 
-Only literals and constants of the class are checked, and for ``sorted`` what a method puts into a variable. Nothing
-computed is. On the chain such a mistake appears when a timer fires: the run is paid for and the timer is gone.
+These are handlers that cannot be called, bids that leave no cycles, arguments that a call never takes. Only literals
+and constants of the class are checked, and for ``sorted`` what a method puts into a variable. Nothing computed is. On
+the chain such a mistake appears when a timer fires: the run is paid for and the timer is gone.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from cluster.common.suggestions import closest
+from cluster.common.wording import plural, printable
+from cluster.local_chain.programs import meant, problem_line, read_source
 from validator.chain.records import DEFAULT_HANDLER
 from validator.primitives.params import DEFAULTS
 from validator.pvm.compiler.programs import load_cycles
+from validator.pvm.deployment import deploy_cycles
 from validator.pvm.language.api import CONSTANTS, GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.language.source import Problem
-from validator.pvm.language.subset import Program
+from validator.pvm.language.subset import MAX_PROBLEMS, Program, ProgramError, parse
 from validator.pvm.language.trees import SELF, Function
 from validator.pvm.runtime.host import TIERS
 from validator.pvm.runtime.operations import KINDS
@@ -32,6 +36,42 @@ DATA: Final = ("", KINDS[str], KINDS[bytes], KINDS[int], KINDS[bool])
 """Kinds of values that ``emit`` takes, and what is not known."""
 UNSORTED: Final = (KINDS[list], KINDS[dict], KINDS[type(None)])
 """Kinds of values that ``sorted`` takes nowhere."""
+
+
+class Checked(NamedTuple):
+    """The result of the check of a program's file."""
+
+    is_fine: bool
+    """Whether the program may be deployed, with or without advice."""
+    lines: list[str]
+    """The lines to print: the problems of an invalid program, or the warnings and a description of a valid one."""
+
+
+def check(path: Path) -> Checked:
+    """Check a program's file. Raises :class:`BadInput` if it cannot be read."""
+    source = read_source(path)
+    try:
+        program = parse(source, meant)
+    except ProgramError as error:
+        lines = [printable(problem_line(path, problem)) for problem in error.problems]
+        if len(lines) >= MAX_PROBLEMS:
+            lines.append(f"{path}: these are the first {MAX_PROBLEMS} problems")
+        return Checked(False, lines)
+    warnings = [problem._replace(what=f"warning: {problem.what}") for problem in advice(program, source)]
+    lines = [printable(problem_line(path, warning)) for warning in warnings]
+    return Checked(True, [*lines, f"{path}: {_description(program, source, len(warnings))}"])
+
+
+def _description(program: Program, source: str, warnings: int) -> str:
+    """A description of a valid program, in one line."""
+    handlers = ", ".join(program.handlers) or "none"
+    bids = "bids for its timers" if program.bids else "leaves bidding to the default agent"
+    cycles = DEFAULTS.tx_base_cycles + deploy_cycles(source)
+    counted = "" if not warnings else f" but for {warnings} {plural(warnings, 'warning')}"
+    return (
+        f"{program.name} is fine{counted}: handlers {handlers}; {bids}; "
+        f"{len(source):,} bytes; deploying it costs {cycles:,} cycles and {len(source):,} cells"
+    )
 
 
 def advice(program: Program, source: str) -> list[Problem]:

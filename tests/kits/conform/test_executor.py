@@ -12,6 +12,7 @@ import pytest
 
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.planted import RunCounter, planted
+from kits.conform.executor import ReferenceExecutor, serve
 from tests.validator.chains import ALICE, BOB, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, wire, with_transactions
 from validator.chain.genesis import Policy
@@ -21,7 +22,6 @@ from validator.node.executor import stream
 from validator.node.executor.executor import Executor
 from validator.node.executor.foreign import OTHER_CHANGES, ForeignExecutor
 from validator.node.executor.jobs import Finalized, FinalizedInvalid
-from validator.node.executor.serving import ReferenceExecutor, serve
 from validator.node.executor.stream import ExecutorError
 from validator.transition.trace import BlockTrace, StepKind
 from validator.transition.transition import Transition
