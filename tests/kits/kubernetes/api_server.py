@@ -1,7 +1,8 @@
 """A small API server of Kubernetes on the loopback, with a KubeRay operator whose jobs take a written course.
 
 It speaks what ``stampede k8s`` uses: objects by label and field, watches with versions, logs that are followed, and
-commands in pods over a websocket. Faults are planted by :meth:`ApiServer.plant`. A job's pods appear once their watch
+commands in pods over a websocket. It speaks what a driver in a pod uses, too: evictions, and objects of Chaos Mesh,
+which are in force after a while. Faults are planted by :meth:`ApiServer.plant`. A job's pods appear once their watch
 has begun, so every state of theirs passes through it.
 """
 
@@ -27,8 +28,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from kits.kubernetes.client.cluster import OF_A_DRIVER, Cluster, client_of
+from kits.kubernetes.faults.pods import Pods
+from kits.kubernetes.library import Configuration
+
 Object = dict[str, Any]
 TOKEN = "a-token"
+NAMESPACE = "testnets"
+INSTANCE = "smoke"
+CHAOS = "/apis/chaos-mesh.org/v1alpha1"
 PATH = re.compile(
     r"/(?:api/v1|apis/[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<part>[^/]+))?"
@@ -82,6 +90,9 @@ class ApiServer:
         self.changed = threading.Condition(threading.RLock())
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         """Verb, resource and query of each."""
+        self.asked: list[str] = []
+        """Method, path without the namespace, and query of each."""
+        self.bodies: list[Any] = []
         self.executed: list[list[str]] = []
         self.logs: dict[str, Log] = {}
         self.volume: dict[str, bytes] = {}
@@ -95,6 +106,15 @@ class ApiServer:
         self.faults: list[Fault] = []
         self.allowed: Collection[tuple[str, str]] | None = None
         """What the user may do, as verb and resource; ``None`` if everything."""
+        self.refused: dict[str, int] = {}
+        """Statuses of all answers to a method."""
+        self.refused_evictions = 0
+        """A disruption budget forbids this many more of them."""
+        self.has_chaos_mesh = True
+        self.looks_until_injected = 1
+        """Chaos Mesh needs this many looks; -1 is for ever."""
+        self.waits: list[float] = []
+        """Pauses between attempts of a driver, in seconds."""
         self.on_request: Callable[[int], None] = lambda number: None
         """Called with the number of each request, from 1."""
         self.looks = 0
@@ -153,6 +173,31 @@ class ApiServer:
 
     def names(self, plural: str) -> list[str]:
         return sorted(name for kind, name in self.objects if kind == plural)
+
+    @property
+    def pods(self) -> dict[str, Object]:
+        return {name: thing for (kind, name), thing in self.objects.items() if kind == "pods"}
+
+    @property
+    def nodes(self) -> dict[str, Object]:
+        return {name: thing for (kind, name), thing in self.objects.items() if kind == "nodes"}
+
+    @property
+    def chaos(self) -> dict[str, Object]:
+        """The objects of Chaos Mesh."""
+        return {name: thing for (kind, name), thing in self.objects.items() if kind.endswith("chaos")}
+
+    def add(self, *pods: Object) -> None:
+        """Add pods that run, with their nodes."""
+        for pod in pods:
+            self.put("pods", pod)
+            node = pod["spec"]["nodeName"]
+            if node not in self.nodes:
+                self.put("nodes", {"metadata": {"name": node}, "spec": {}})
+
+    def api(self, token: str = TOKEN) -> Pods:
+        """What a driver in a pod uses."""
+        return api_at(self.url, token, self.waits.append)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
@@ -332,11 +377,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, verb: str) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        content = json.loads(body) if body else {}
+        self.fault: Fault | None = None
         url = urlsplit(self.path)
+        self.query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        brief = url.path.rstrip("/").replace(f"/namespaces/{NAMESPACE}", "")
+        self.server_of.asked.append(
+            " ".join([self.command, brief, *(f"{k}={v}" for k, v in sorted(self.query.items()))])
+        )
+        self.server_of.bodies.append(content)
+        if brief.startswith(CHAOS) and (brief == CHAOS or not self.server_of.has_chaos_mesh):
+            return self._chaos_mesh()
         found = PATH.fullmatch(url.path)
         assert found is not None, url.path
         self.plural, self.name, part = found["plural"], found["name"] or "", found["part"]
-        self.query = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if verb == "list":
             verb = "watch" if "watch" in self.query else "get" if self.name else "list"
         resource = f"{self.plural}/{part}" if part else self.plural
@@ -350,14 +404,18 @@ class _Handler(BaseHTTPRequestHandler):
         if self.fault is not None and self._misbehave(self.fault, resource):
             return None
         if self.plural == "selfsubjectaccessreviews":
-            return self._review(json.loads(body)["spec"]["resourceAttributes"])
+            return self._review(content["spec"]["resourceAttributes"])
+        if self.command in self.server_of.refused:
+            return self._status(self.server_of.refused[self.command], "Forbidden", "is forbidden")
         if not self._is_allowed(verb, resource):
             return self._status(403, "Forbidden", f'User "me" cannot {verb} resource "{resource}"')
         if part == "exec":
             return self._execute(parse_qs(url.query)["command"])
         if part == "log":
             return self._log()
-        return getattr(self, f"_{verb}")(json.loads(body) if body else {})
+        if part == "eviction":
+            return self._evict(content)
+        return getattr(self, f"_{verb}")(content)
 
     def _is_allowed(self, verb: str, resource: str) -> bool:
         return self.server_of.allowed is None or (verb, resource) in self.server_of.allowed
@@ -426,6 +484,8 @@ class _Handler(BaseHTTPRequestHandler):
         thing = self.server_of.objects.get((self.plural, self.name))
         if thing is None:
             return self._status(404, "NotFound", f'{self.plural} "{self.name}" not found')
+        if self.plural.endswith("chaos"):
+            thing = self._looked_at(thing)
         return self._answer(thing)
 
     def _list(self, _: Object) -> None:
@@ -450,22 +510,44 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return self._answer(thing, 201)
 
-    def _delete(self, _: Object) -> None:
-        if (self.plural, self.name) not in self.server_of.objects:
+    def _delete(self, options: Object) -> None:
+        thing = self.server_of.objects.get((self.plural, self.name))
+        if thing is None:
             return self._status(404, "NotFound", f'{self.plural} "{self.name}" not found')
+        uid = thing["metadata"].get("uid")
+        if options.get("preconditions", {}).get("uid", uid) != uid:
+            return self._status(409, "Conflict", "the UID in the precondition does not match")
         self.server_of.remove(self.plural, self.name)
         return self._answer({"kind": "Status", "status": "Success"})
 
+    def _evict(self, eviction: Object) -> None:
+        if self.name in self.server_of.pods and self.server_of.refused_evictions:
+            self.server_of.refused_evictions -= 1
+            return self._status(429, "TooManyRequests", "Cannot evict pod as it would violate the disruption budget.")
+        return self._delete(eviction["deleteOptions"])
+
     def _patch(self, change: Object) -> None:
-        thing = copy.deepcopy(self.server_of.objects[self.plural, self.name])
-        for part, fields in (("spec", change["spec"]), ("metadata", change["metadata"])):
-            for name, value in fields.items():
-                if isinstance(value, dict):
-                    value = {**thing[part].get(name, {}), **value}
-                    value = {each: text for each, text in value.items() if text is not None}
-                thing[part][name] = value
+        thing = self.server_of.objects.get((self.plural, self.name))
+        if thing is None:
+            return self._status(404, "NotFound", f'{self.plural} "{self.name}" not found')
+        thing = merged(copy.deepcopy(thing), change)
         self.server_of.put(self.plural, thing)
         return self._answer(thing)
+
+    # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
+
+    def _chaos_mesh(self) -> None:
+        """What it offers, if it is there."""
+        if self.server_of.has_chaos_mesh:
+            return self._answer({"kind": "APIResourceList", "groupVersion": "chaos-mesh.org/v1alpha1", "resources": []})
+        return self._status(404, "NotFound", "page not found")
+
+    def _looked_at(self, chaos: Object) -> Object:
+        """An object with its status, which says after a while that it is in force."""
+        looks = chaos["looks"] = chaos.get("looks", 0) + 1
+        is_injected = 0 <= self.server_of.looks_until_injected <= looks
+        conditions = [{"type": "AllInjected", "status": str(is_injected)}, {"type": "Paused", "status": "False"}]
+        return {**chaos, "status": {"conditions": conditions}}
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -595,3 +677,32 @@ def archive_of(files: dict[str, bytes]) -> bytes:
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
+
+
+def merged(fields: Object, change: Object) -> Object:
+    """A merge patch (RFC 7386)."""
+    for name, value in change.items():
+        fields[name] = merged(fields.get(name) or {}, value) if isinstance(value, dict) else value
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# --- a driver in a pod --------------------------------------------------------------------------------------------
+
+
+def pod_of_host(number: int, node: str = "machine-0", instance: str = INSTANCE) -> Object:
+    """A pod as the server lists it."""
+    name = f"{instance}-host-{number}-x7k2p"
+    labels = {"app.kubernetes.io/instance": instance, "stampede.io/host": str(number)}
+    spec = {"nodeName": node, "containers": [{"name": "ray-worker", "image": "stampede"}]}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec}
+
+
+def api_at(url: str, token: str = TOKEN, wait: Callable[[float], None] = lambda seconds: None) -> Pods:
+    """The API of a server."""
+
+    def connect() -> Cluster:
+        configuration = Configuration(host=url)
+        configuration.api_key["authorization"] = f"Bearer {token}"
+        return client_of(configuration, wait, OF_A_DRIVER, has_answered=True)
+
+    return Pods(NAMESPACE, INSTANCE, connect)

@@ -20,7 +20,7 @@ import pytest
 from cluster.common.checkout import ROOT
 from tests.cluster.live.pods import why_no_pods
 from tests.cluster.ray_cluster import RayCluster, ray_cluster
-from tests.kits.kubernetes.faults.driver_server import FakeCluster, kubernetes_api, pod_of_host
+from tests.kits.kubernetes.api_server import ApiServer, pod_of_host
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -63,7 +63,7 @@ from cluster.watches.live.testnet import live_testnet
 from cluster.record.run import RunObserver, RunRequest
 from kits.kubernetes.faults import means
 from cluster.scenario import Scenario
-from tests.kits.kubernetes.faults.driver_server import api_at
+from tests.kits.kubernetes.api_server import api_at
 
 means.why_not_in_a_pod = lambda environment: ""
 means.Pods.of_this_pod = staticmethod(lambda: api_at(sys.argv[3]))
@@ -87,7 +87,7 @@ tell(verdict=verdict.outcome, problems=record.problems,
 class Pods:
     """The pods of a run, one for each host."""
 
-    def __init__(self, cluster: RayCluster, kubernetes: FakeCluster, folder: Path) -> None:
+    def __init__(self, cluster: RayCluster, kubernetes: ApiServer, folder: Path) -> None:
         self._cluster = cluster
         self._kubernetes = kubernetes
         self._folder = folder
@@ -115,7 +115,7 @@ def test_a_pod_that_is_lost_comes_back_with_its_volume(tmp_path: Path) -> None:
         pytest.skip(reason)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "STAMPEDE_INSTANCE": "smoke"}
     log = tmp_path / "driver.log"
-    with ray_cluster(environment=environment) as cluster, kubernetes_api() as kubernetes:
+    with ray_cluster(environment=environment) as cluster, ApiServer() as kubernetes:
         cluster.start(1)
         pods = Pods(cluster, kubernetes, tmp_path)
         command = [sys.executable, "-c", DRIVER, json.dumps(SCENARIO), str(pods.runs / "run"), kubernetes.url]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.faults.calls import FaultCall, InForce
+from cluster.faults.events import FaultCall, InForce
 from cluster.faults.impairment import Stress
 from cluster.faults.kinds.kill import KillFault
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
@@ -24,7 +24,7 @@ from kits.kubernetes.faults.leftovers import Leftovers
 from kits.kubernetes.faults.means import Evict, KubernetesMeans
 from kits.kubernetes.faults.pods import Pod, Pods
 from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS, ProcessorStress
-from tests.kits.kubernetes.faults.driver_server import FakeCluster, pod_of_host
+from tests.kits.kubernetes.api_server import ApiServer, pod_of_host
 
 DOWN_MS = 1_000
 PARTITION = {"kind": "partition", "groups": [["validator-0"]], "for_ms": 5_000}
@@ -35,7 +35,7 @@ HOST_1 = "smoke-host-1-x7k2p"
 class Run:
     """A testnet with a clock; hosts are lost as they are told to be."""
 
-    def __init__(self, cluster: FakeCluster | None, *faults: dict[str, Any], validators: Any = 4) -> None:
+    def __init__(self, cluster: ApiServer | None, *faults: dict[str, Any], validators: Any = 4) -> None:
         timed = [{"how": "chaos-mesh", "at_height": 5, **fault} for fault in faults]
         self.scenario = Scenario.model_validate({"name": "means", "validators": validators, "faults": timed})
         self.now = 0.0
@@ -100,7 +100,7 @@ class Run:
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_deleted_and_its_node_is_lost_at_once(cluster: FakeCluster) -> None:
+def test_a_pod_is_deleted_and_its_node_is_lost_at_once(cluster: ApiServer) -> None:
     run = Run(cluster)
     run.kill("pod")
     words = f"pod {HOST_1} was deleted"
@@ -110,7 +110,7 @@ def test_a_pod_is_deleted_and_its_node_is_lost_at_once(cluster: FakeCluster) -> 
     assert run.notices == []
 
 
-def test_a_pod_that_may_not_be_deleted_is_one_line_and_no_effect(cluster: FakeCluster) -> None:
+def test_a_pod_that_may_not_be_deleted_is_one_line_and_no_effect(cluster: ApiServer) -> None:
     cluster.refused["DELETE"] = 403
     run = Run(cluster)
     run.kill("pod")
@@ -119,7 +119,7 @@ def test_a_pod_that_may_not_be_deleted_is_one_line_and_no_effect(cluster: FakeCl
     assert run.lost == [] and HOST_1 in cluster.pods
 
 
-def test_a_node_carries_no_other_pod_until_the_down_time_is_over(cluster: FakeCluster) -> None:
+def test_a_node_carries_no_other_pod_until_the_down_time_is_over(cluster: ApiServer) -> None:
     run = Run(cluster)
     run.kill("node")
     words = f"pod {HOST_1} was evicted from machine-1"
@@ -135,7 +135,7 @@ def test_a_node_carries_no_other_pod_until_the_down_time_is_over(cluster: FakeCl
     assert len(cluster.asked) == asked, "nothing is left to be done"
 
 
-def test_an_eviction_that_a_budget_forbids_is_tried_until_the_down_time_is_over(cluster: FakeCluster) -> None:
+def test_an_eviction_that_a_budget_forbids_is_tried_until_the_down_time_is_over(cluster: ApiServer) -> None:
     cluster.refused_evictions = 2
     run = Run(cluster)
     run.kill("node")
@@ -157,11 +157,11 @@ def test_an_eviction_that_a_budget_forbids_is_tried_until_the_down_time_is_over(
     assert "smoke-host-3-x7k2p" in cluster.pods
 
 
-def test_a_pod_that_goes_by_itself_was_not_evicted(cluster: FakeCluster) -> None:
+def test_a_pod_that_goes_by_itself_was_not_evicted(cluster: ApiServer) -> None:
     cluster.refused_evictions = 1
     run = Run(cluster)
     run.kill("node")
-    cluster.add({**cluster.pods.pop(HOST_1), "metadata": pod_of_host(1)["metadata"] | {"uid": "of another one"}})
+    cluster.add({**pod_of_host(1, "machine-1"), "metadata": pod_of_host(1)["metadata"] | {"uid": "of another one"}})
     run.pass_ms(TRY_EVERY_MS)
     assert run.lost == [], "the host's new pod stays"
     assert run.notices == [
@@ -169,7 +169,7 @@ def test_a_pod_that_goes_by_itself_was_not_evicted(cluster: FakeCluster) -> None
     ]
 
 
-def test_a_node_of_two_faults_is_free_after_the_last(cluster: FakeCluster) -> None:
+def test_a_node_of_two_faults_is_free_after_the_last(cluster: ApiServer) -> None:
     run = Run(cluster)
     run.kill("node", host=1)
     run.pass_ms(DOWN_MS // 2)
@@ -180,7 +180,7 @@ def test_a_node_of_two_faults_is_free_after_the_last(cluster: FakeCluster) -> No
     assert cluster.nodes["machine-1"]["spec"] == {}
 
 
-def test_a_node_that_somebody_else_cordoned_stays_so(cluster: FakeCluster) -> None:
+def test_a_node_that_somebody_else_cordoned_stays_so(cluster: ApiServer) -> None:
     cluster.nodes["machine-1"]["spec"]["unschedulable"] = True
     run = Run(cluster)
     run.kill("node")
@@ -189,7 +189,7 @@ def test_a_node_that_somebody_else_cordoned_stays_so(cluster: FakeCluster) -> No
     assert cluster.nodes["machine-1"]["spec"] == {"unschedulable": True}
 
 
-def test_a_node_is_freed_at_the_end_of_the_run(cluster: FakeCluster) -> None:
+def test_a_node_is_freed_at_the_end_of_the_run(cluster: ApiServer) -> None:
     run = Run(cluster)
     run.kill("node")
     cluster.refused["PATCH"] = 403
@@ -205,7 +205,7 @@ def test_a_node_is_freed_at_the_end_of_the_run(cluster: FakeCluster) -> None:
     assert cluster.nodes["machine-1"]["spec"] == {}, "before its down time was over"
 
 
-def test_a_pod_is_killed_by_chaos_mesh(cluster: FakeCluster) -> None:
+def test_a_pod_is_killed_by_chaos_mesh(cluster: ApiServer) -> None:
     cluster.looks_until_injected = 3
     run = Run(cluster)
     run.kill("chaos-mesh")
@@ -216,7 +216,7 @@ def test_a_pod_is_killed_by_chaos_mesh(cluster: FakeCluster) -> None:
     assert cluster.chaos == {}, "it is not to kill the next one"
 
 
-def test_a_kill_that_chaos_mesh_does_not_do_is_no_effect(cluster: FakeCluster) -> None:
+def test_a_kill_that_chaos_mesh_does_not_do_is_no_effect(cluster: ApiServer) -> None:
     cluster.looks_until_injected = -1
     run = Run(cluster)
     run.kill("chaos-mesh")
@@ -226,7 +226,7 @@ def test_a_kill_that_chaos_mesh_does_not_do_is_no_effect(cluster: FakeCluster) -
     assert notice.startswith(f"host 1 was not taken down: Chaos Mesh did not kill pod {HOST_1} within the down time")
 
 
-def test_without_chaos_mesh_the_pod_is_deleted_and_that_is_said(cluster: FakeCluster) -> None:
+def test_without_chaos_mesh_the_pod_is_deleted_and_that_is_said(cluster: ApiServer) -> None:
     cluster.has_chaos_mesh = False
     run = Run(cluster)
     run.kill("chaos-mesh")
@@ -251,7 +251,7 @@ def test_outside_of_kubernetes_a_signal_stands_in_for_chaos_mesh(monkeypatch: py
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_in_force_once_all_pods_have_it(cluster: FakeCluster) -> None:
+def test_a_partition_is_in_force_once_all_pods_have_it(cluster: ApiServer) -> None:
     cluster.looks_until_injected = 3
     run = Run(cluster, PARTITION)
     assert run.set_links("begun", 0) == [], "nothing is the transport's"
@@ -266,7 +266,7 @@ def test_a_partition_is_in_force_once_all_pods_have_it(cluster: FakeCluster) -> 
     assert run.seen(0) == Seen(True, f"in force on all pods by Chaos Mesh (networkchaos {', '.join(names)})")
 
 
-def test_a_partition_that_is_never_in_force_had_no_effect(cluster: FakeCluster) -> None:
+def test_a_partition_that_is_never_in_force_had_no_effect(cluster: ApiServer) -> None:
     cluster.looks_until_injected = -1
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
@@ -276,7 +276,7 @@ def test_a_partition_that_is_never_in_force_had_no_effect(cluster: FakeCluster) 
     assert not seen.took_effect and seen.evidence.startswith("Chaos Mesh did not put networkchaos smoke-")
 
 
-def test_the_transport_does_what_pods_cannot_be_told_apart_for(cluster: FakeCluster) -> None:
+def test_the_transport_does_what_pods_cannot_be_told_apart_for(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION, HALF, validators={"count": 8, "hosts": 4})
     assert run.set_links("begun", 0, 1) == [0, 1] and run.in_force == ["begun"]
     assert cluster.chaos == {}
@@ -289,14 +289,14 @@ def test_the_transport_does_what_pods_cannot_be_told_apart_for(cluster: FakeClus
     assert len(run.notices) == 2, "said once"
 
 
-def test_each_fault_goes_its_own_way(cluster: FakeCluster) -> None:
+def test_each_fault_goes_its_own_way(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION, {**HALF, "how": "transport"})
     assert run.set_links("begun", 0, 1) == [1]
     assert run.notices == [] and len(cluster.chaos) == 2
     assert run.seen(1) == Seen(True, "9 messages dropped"), "as ever"
 
 
-def test_without_chaos_mesh_the_transport_does_it(cluster: FakeCluster) -> None:
+def test_without_chaos_mesh_the_transport_does_it(cluster: ApiServer) -> None:
     cluster.has_chaos_mesh = False
     run = Run(cluster, PARTITION)
     assert run.set_links("begun", 0) == [0]
@@ -306,7 +306,7 @@ def test_without_chaos_mesh_the_transport_does_it(cluster: FakeCluster) -> None:
     assert "this is not a pod of Kubernetes" in outside.notices[0]
 
 
-def test_a_fault_that_is_made_by_half_is_taken_back(cluster: FakeCluster) -> None:
+def test_a_fault_that_is_made_by_half_is_taken_back(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION)
     api = run.means.leftovers.api
     assert api is not None
@@ -322,7 +322,7 @@ def test_a_fault_that_is_made_by_half_is_taken_back(cluster: FakeCluster) -> Non
     assert run.notices[0].endswith("status 403: is forbidden")
 
 
-def test_the_end_of_the_run_takes_everything_back(cluster: FakeCluster) -> None:
+def test_the_end_of_the_run_takes_everything_back(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION)
     cluster.looks_until_injected = -1
     run.set_links("begun", 0)
@@ -333,7 +333,7 @@ def test_the_end_of_the_run_takes_everything_back(cluster: FakeCluster) -> None:
     run.means.leftovers.close()
 
 
-def test_what_cannot_be_taken_back_is_named(cluster: FakeCluster) -> None:
+def test_what_cannot_be_taken_back_is_named(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
     cluster.refused["DELETE"] = 403
@@ -344,7 +344,7 @@ def test_what_cannot_be_taken_back_is_named(cluster: FakeCluster) -> None:
 
 
 def test_the_watchdog_of_a_driver_that_was_killed_takes_back_what_it_was_told_of(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cluster: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
@@ -365,7 +365,7 @@ def test_the_watchdog_of_a_driver_that_was_killed_takes_back_what_it_was_told_of
     assert (run.told[-1]["objects"], run.told[-1]["nodes"]) == ({}, []), "then it has nothing to do"
 
 
-def test_what_is_about_to_be_made_is_told_before(cluster: FakeCluster) -> None:
+def test_what_is_about_to_be_made_is_told_before(cluster: ApiServer) -> None:
     cluster.refused |= {"POST": 403, "PATCH": 403}
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
@@ -394,7 +394,7 @@ def left_to_another(run: Run) -> tuple[dict[str, Any], Run]:
     return left, other
 
 
-def test_another_driver_knows_what_the_cluster_was_asked_for(cluster: FakeCluster) -> None:
+def test_another_driver_knows_what_the_cluster_was_asked_for(cluster: ApiServer) -> None:
     left, other = left_to_another(Run(cluster))
     assert other.means.state == left
     assert other.told[-1]["objects"] == {"a": "networkchaos"}, "its watchdog knows what to take back"
@@ -405,7 +405,7 @@ def test_another_driver_knows_what_the_cluster_was_asked_for(cluster: FakeCluste
     [(KubernetesMeans, "_count", -1), (ProcessorStress, "_names", {9: "none"}), (Leftovers, "_objects", {"none": ""})],
 )
 def test_a_part_that_forgets_something_is_found_out(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, part: Any, attribute: str, forgotten: object
+    cluster: ApiServer, monkeypatch: pytest.MonkeyPatch, part: Any, attribute: str, forgotten: object
 ) -> None:
     """The faults that the test above would find: each is planted here."""
     take_over = part.take_over
@@ -419,7 +419,7 @@ def test_a_part_that_forgets_something_is_found_out(
     assert other.means.state != left
 
 
-def test_a_call_to_come_is_the_same_for_another_driver(cluster: FakeCluster) -> None:
+def test_a_call_to_come_is_the_same_for_another_driver(cluster: ApiServer) -> None:
     cluster.looks_until_injected = -1
     run, other = Run(cluster, PARTITION), Run(cluster, PARTITION)
     run.kill("chaos-mesh")
@@ -440,7 +440,7 @@ def test_a_call_to_come_is_the_same_for_another_driver(cluster: FakeCluster) -> 
 
 
 @pytest.fixture
-def in_a_pod(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def in_a_pod(cluster: ApiServer, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     monkeypatch.setattr(means_module, "why_not_in_a_pod", lambda environment: "")
     monkeypatch.setattr(Pods, "of_this_pod", staticmethod(cluster.api))
     return cluster
@@ -466,7 +466,7 @@ def test_a_fault_of_kubernetes_is_refused_elsewhere(how: str, monkeypatch: pytes
     assert not run.means.has_pods, "something stands in for Chaos Mesh"
 
 
-def test_a_pod_without_rights_is_refused(in_a_pod: FakeCluster) -> None:
+def test_a_pod_without_rights_is_refused(in_a_pod: ApiServer) -> None:
     run = Run(None)
     run.means.prepare(faults_of("pod"))
     assert run.means.has_pods
@@ -475,13 +475,13 @@ def test_a_pod_without_rights_is_refused(in_a_pod: FakeCluster) -> None:
         Run(None).means.prepare(faults_of("pod"))
 
 
-def test_a_run_without_such_faults_asks_nobody(in_a_pod: FakeCluster) -> None:
+def test_a_run_without_such_faults_asks_nobody(in_a_pod: ApiServer) -> None:
     run = Run(None)
     run.means.prepare(faults_of("actor", "process"))
     assert not run.means.has_pods and in_a_pod.asked == []
 
 
-def test_another_driver_goes_on_with_what_is_there(cluster: FakeCluster) -> None:
+def test_another_driver_goes_on_with_what_is_there(cluster: ApiServer) -> None:
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
     found = run.make_means()

@@ -12,7 +12,7 @@ from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from kits.kubernetes.faults.means import KubernetesMeans
 from tests.cluster.live.driver.test_live_stage import Run
-from tests.kits.kubernetes.faults.driver_server import kubernetes_api, pod_of_host
+from tests.kits.kubernetes.api_server import ApiServer, pod_of_host
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tests.kits.kubernetes.faults.driver_server import kubernetes_api, pod_of_ho
 )
 def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(how: str, evidence: str) -> None:
     plan = {"kind": "kill", "how": how, "target": "validator-3", "at_height": 5, "down_ms": 1_000}
-    with kubernetes_api() as cluster:
+    with ApiServer() as cluster:
         cluster.add(*(pod_of_host(number) for number in range(4)))
 
         def means(*arguments: Any) -> KubernetesMeans:

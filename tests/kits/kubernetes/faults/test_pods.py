@@ -15,27 +15,27 @@ from kits.kubernetes.faults import pods as pods_module
 from kits.kubernetes.faults.pods import Eviction, Pod, why_not_in_a_pod
 from kits.kubernetes.library import config
 from kits.kubernetes.names import CORDONED_BY
-from tests.kits.kubernetes.faults.driver_server import CHAOS, INSTANCE, NAMESPACE, FakeCluster, api_at, pod_of_host
+from tests.kits.kubernetes.api_server import CHAOS, INSTANCE, NAMESPACE, ApiServer, api_at, pod_of_host
 
 POD = Pod("smoke-host-1-x7k2p", "uid-smoke-host-1-x7k2p", "machine-1")
 
 
-def test_a_hosts_pod_is_found_by_its_labels(cluster: FakeCluster) -> None:
+def test_a_hosts_pod_is_found_by_its_labels(cluster: ApiServer) -> None:
     assert cluster.api().pod_of(1) == POD
     assert cluster.asked == ["GET /api/v1/pods labelSelector=app.kubernetes.io/instance=smoke,stampede.io/host=1"]
 
 
-def test_a_pod_that_is_being_deleted_carries_nothing_any_more(cluster: FakeCluster) -> None:
+def test_a_pod_that_is_being_deleted_carries_nothing_any_more(cluster: ApiServer) -> None:
     dying = pod_of_host(1)
     dying["metadata"] |= {"name": "dying", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     cluster.add(dying)
     assert cluster.api().pod_of(1) == POD
-    cluster.pods.pop(POD.name)
+    cluster.remove("pods", POD.name)
     with pytest.raises(ClusterError, match=r"expected one pod of host 1 \(.*\) in testnets, found none"):
         cluster.api().pod_of(1)
 
 
-def test_several_pods_of_a_host_are_none(cluster: FakeCluster) -> None:
+def test_several_pods_of_a_host_are_none(cluster: ApiServer) -> None:
     other = pod_of_host(1)
     other["metadata"]["name"] = "other"
     cluster.add(other)
@@ -43,7 +43,7 @@ def test_several_pods_of_a_host_are_none(cluster: FakeCluster) -> None:
         cluster.api().pod_of(1)
 
 
-def test_a_pod_is_deleted_once(cluster: FakeCluster) -> None:
+def test_a_pod_is_deleted_once(cluster: ApiServer) -> None:
     api = cluster.api()
     api.delete(POD)
     assert POD.name not in cluster.pods
@@ -55,7 +55,7 @@ def test_a_pod_is_deleted_once(cluster: FakeCluster) -> None:
     assert POD.name in cluster.pods, "another one with its name stays"
 
 
-def test_a_disruption_budget_forbids_an_eviction_for_a_while(cluster: FakeCluster) -> None:
+def test_a_disruption_budget_forbids_an_eviction_for_a_while(cluster: ApiServer) -> None:
     cluster.refused_evictions = 1
     api = cluster.api()
     assert api.evict(POD) is Eviction.FORBIDDEN and POD.name in cluster.pods
@@ -67,7 +67,7 @@ def test_a_disruption_budget_forbids_an_eviction_for_a_while(cluster: FakeCluste
     assert cluster.bodies[0]["metadata"] == {"name": POD.name, "namespace": NAMESPACE}
 
 
-def test_a_node_is_cordoned_and_uncordoned(cluster: FakeCluster) -> None:
+def test_a_node_is_cordoned_and_uncordoned(cluster: ApiServer) -> None:
     api = cluster.api()
     assert api.is_open("machine-1")
     api.cordon("machine-1")
@@ -79,7 +79,7 @@ def test_a_node_is_cordoned_and_uncordoned(cluster: FakeCluster) -> None:
         api.cordon("machine-9")
 
 
-def test_chaos_mesh_is_there_or_not(cluster: FakeCluster) -> None:
+def test_chaos_mesh_is_there_or_not(cluster: ApiServer) -> None:
     api = cluster.api()
     assert api.has_chaos_mesh()
     cluster.has_chaos_mesh = False
@@ -87,7 +87,7 @@ def test_chaos_mesh_is_there_or_not(cluster: FakeCluster) -> None:
     assert cluster.asked == [f"GET {CHAOS}"] * 2
 
 
-def test_an_object_of_chaos_mesh_comes_is_in_force_and_goes(cluster: FakeCluster) -> None:
+def test_an_object_of_chaos_mesh_comes_is_in_force_and_goes(cluster: ApiServer) -> None:
     api = cluster.api()
     chaos = {"apiVersion": "chaos-mesh.org/v1alpha1", "kind": "PodChaos", "metadata": {"name": "a"}, "spec": {}}
     assert api.conditions_of("podchaos", "a") is None
@@ -104,19 +104,19 @@ def test_an_object_of_chaos_mesh_comes_is_in_force_and_goes(cluster: FakeCluster
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
-def test_what_fails_for_a_moment_is_tried_again(cluster: FakeCluster, code: int) -> None:
-    cluster.failing = [code] * (OF_A_DRIVER.tries - 1)
+def test_what_fails_for_a_moment_is_tried_again(cluster: ApiServer, code: int) -> None:
+    cluster.plant("list", "pods", code, times=OF_A_DRIVER.tries - 1)
     assert cluster.api().pod_of(1) == POD
     assert cluster.waits == [0.25, 0.5, 1.0]
-    cluster.failing = [code] * OF_A_DRIVER.tries
+    cluster.plant("list", "pods", code, times=OF_A_DRIVER.tries, body="try again")
     with pytest.raises(ClusterError, match=rf"list pods in namespace testnets: status {code} after 4 tries: try again"):
         cluster.api().pod_of(1)
-    assert cluster.failing == []
+    assert cluster.faults[-1].times == 0
 
 
-def test_a_token_that_is_refused_is_one_line_at_once(cluster: FakeCluster) -> None:
+def test_a_token_that_is_refused_is_one_line_at_once(cluster: ApiServer) -> None:
     with pytest.raises(ClusterError) as error:
-        cluster.api("Bearer wrong").check()
+        cluster.api("wrong").check()
     assert str(error.value).endswith("no right to list pods in namespace testnets: the credentials are refused (401)")
     assert len(cluster.asked) == 1
 

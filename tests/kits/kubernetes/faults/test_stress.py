@@ -11,7 +11,7 @@ from cluster.faults.impairment import Impairment
 from cluster.faults.kinds.slow_execution import SlowExecutionFault
 from cluster.faults.link_faults import Seen
 from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
-from tests.kits.kubernetes.faults.driver_server import FakeCluster
+from tests.kits.kubernetes.api_server import ApiServer
 from tests.kits.kubernetes.faults.test_means import Run
 
 BY_EXECUTOR = Seen(True, "9 slow jobs of validator-1")
@@ -41,7 +41,7 @@ class Stressed(Run):
         return {index: each.job_ms for index, each in left.items()}
 
 
-def test_a_host_is_stressed_until_the_fault_is_over(cluster: FakeCluster) -> None:
+def test_a_host_is_stressed_until_the_fault_is_over(cluster: ApiServer) -> None:
     cluster.looks_until_injected = 3
     run = Stressed(cluster)
     assert run.impair("begun", slow(500, threads=8)) == {1: None}, "nothing is the executor's"
@@ -58,7 +58,7 @@ def test_a_host_is_stressed_until_the_fault_is_over(cluster: FakeCluster) -> Non
     assert run.means.stress.seen([1], BY_EXECUTOR) == BY_EXECUTOR, "the next fault is another one"
 
 
-def test_stress_that_is_never_in_force_had_no_effect(cluster: FakeCluster) -> None:
+def test_stress_that_is_never_in_force_had_no_effect(cluster: ApiServer) -> None:
     cluster.looks_until_injected = -1
     run = Stressed(cluster)
     run.impair("begun", slow(500))
@@ -68,14 +68,14 @@ def test_stress_that_is_never_in_force_had_no_effect(cluster: FakeCluster) -> No
     assert not seen.took_effect and seen.evidence.startswith("Chaos Mesh did not put stresschaos smoke-")
 
 
-def test_other_faults_stay_the_executors(cluster: FakeCluster) -> None:
+def test_other_faults_stay_the_executors(cluster: ApiServer) -> None:
     run = Stressed(cluster)
     assert run.impair("begun", slow(500), slow(70, how="executor")) == {1: 70}
     assert run.impair("one", slow(70, how="executor")) == {1: 70}
     assert cluster.chaos == {}
 
 
-def test_without_chaos_mesh_the_executor_does_it(cluster: FakeCluster) -> None:
+def test_without_chaos_mesh_the_executor_does_it(cluster: ApiServer) -> None:
     cluster.has_chaos_mesh = False
     run = Stressed(cluster)
     assert run.impair("begun", slow(500)) == {1: 500} and run.in_force == ["begun"]
@@ -90,7 +90,7 @@ def test_without_chaos_mesh_the_executor_does_it(cluster: FakeCluster) -> None:
     assert "this is not a pod of Kubernetes" in outside.notices[0]
 
 
-def test_a_host_whose_other_validators_are_not_hit_is_left_alone(cluster: FakeCluster) -> None:
+def test_a_host_whose_other_validators_are_not_hit_is_left_alone(cluster: ApiServer) -> None:
     run = Stressed(cluster, validators={"count": 8, "hosts": 4})
     assert run.impair("half", slow(500), indices=(1,)) == {1: 500} and cluster.chaos == {}
     assert run.notices[0].endswith("not Chaos Mesh: host 1 carries validators that the fault does not hit")
@@ -99,14 +99,14 @@ def test_a_host_whose_other_validators_are_not_hit_is_left_alone(cluster: FakeCl
     assert run.impair("whole", slow(500), indices=(1, 5)) == {1: None, 5: None} and len(cluster.chaos) == 1
 
 
-def test_what_may_not_be_made_is_the_executors(cluster: FakeCluster) -> None:
+def test_what_may_not_be_made_is_the_executors(cluster: ApiServer) -> None:
     cluster.refused["POST"] = 403
     run = Stressed(cluster)
     assert run.impair("begun", slow(500)) == {1: 500}
     assert run.notices[0].endswith("status 403: is forbidden")
 
 
-def test_the_end_of_the_run_takes_stress_back(cluster: FakeCluster) -> None:
+def test_the_end_of_the_run_takes_stress_back(cluster: ApiServer) -> None:
     run = Stressed(cluster)
     run.impair("begun", slow(500))
     run.means.leftovers.close()
