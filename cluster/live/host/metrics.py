@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, get_args
 
+from cluster.live.host.threads import Done
 from cluster.live.network import handshake
 from cluster.live.network.transport import Transport
-from cluster.live.threads.executor_thread import Done
 from cluster.live.web.prometheus_text import Histogram, Samples, labelled, render_histograms, render_metric
 from cluster.record.status import Tally
 from consensus.interface import FAULT_REASONS, HARMLESS_REASONS

@@ -12,8 +12,8 @@ from cluster.audit.safety.certificates import is_certified
 from cluster.audit.safety.certified_chain import Claim, claim_of
 from cluster.common.units import MICROSECONDS_PER_SECOND, MILLISECONDS_PER_SECOND
 from cluster.live.host.metrics import TIMED_JOBS, Timings
+from cluster.live.host.threads import Done
 from cluster.live.processes.steady_clock import CLOCK
-from cluster.live.threads.executor_thread import Done
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from cluster.record.run import WARM_UP, Work
 from consensus.keys import ValidatorSet

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.metrics import Timings, render_metrics
+from cluster.live.host.threads import ExecutorThread
 from cluster.live.network.transport import Transport
-from cluster.live.threads.executor_thread import ExecutorThread
 from cluster.live.web.event_stream import EventHub, Subscription
 from cluster.live.web.server import NotReady, Page
 from cluster.record.genesis_file import genesis_page

@@ -3,9 +3,9 @@
 ====================================  ================================================================================
 ``Send``                              to the peers' streams (:mod:`cluster.live.network.transport`)
 ``SetTimer``, ``CancelTimer``         a timer of the loop (:class:`Timers`)
-``Run``                               the executor's thread (:mod:`cluster.live.threads.executor_thread`); the
+``Run``                               the executor's thread (:mod:`cluster.live.host.threads`); the
                                       result comes back as ``Completed``
-``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.threads.journal`); back as ``Synced``
+``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.host.threads`); back as ``Synced``
 ``Reply``                             answers the HTTP request that submitted transactions
                                       (:mod:`cluster.live.host.pages`)
 everything else                       counted, and noted for the driver (:mod:`cluster.live.host.observations`)
@@ -29,11 +29,10 @@ from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.observations import CertificateTap, Observations
 from cluster.live.host.pages import Pages
+from cluster.live.host.threads import Done, ExecutorThread, JournalWriter
 from cluster.live.network.handshake import Identity
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
-from cluster.live.threads.executor_thread import Done, ExecutorThread
-from cluster.live.threads.journal import JournalWriter
 from cluster.record.run import HAND_OVER, MESSAGE, SYNC
 from cluster.record.status import Counted, Tally
 from cluster.scenario.node_setup import FULL_SPEED, Pace

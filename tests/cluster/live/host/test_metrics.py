@@ -8,7 +8,7 @@ import pytest
 
 from cluster.common.checkout import ROOT
 from cluster.live.host.metrics import MAX_HEIGHTS_AWAITED, PEER_FAULTS, Timings, _by_reason
-from cluster.live.threads.executor_thread import Done
+from cluster.live.host.threads import Done
 from consensus import interface
 from consensus.interface import FAULT_REASONS, HARMLESS_REASONS
 from validator.node.executor.jobs import Execute, Finalize, ReadBlocks

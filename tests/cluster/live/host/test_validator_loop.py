@@ -25,16 +25,15 @@ from cluster.audit.safety.certified_chain import claim_of
 from cluster.disks.directory import DirectoryDisk
 from cluster.faults.kinds.leader_delay import LeaderDelayFault
 from cluster.faults.kinds.partition import PartitionFault
-from cluster.live.host import pages
+from cluster.live.host import pages, threads
 from cluster.live.host.host import ValidatorHost
 from cluster.live.host.http import build_app
 from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
 from cluster.live.host.observations import CertificateSeen, CertificateTap, FinalSeen, FirstSeen, ViewSeen, VoteSent
+from cluster.live.host.threads import MAX_PAGES_AT_ONCE
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
-from cluster.live.threads import executor_thread
-from cluster.live.threads.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.web.event_stream import Subscription
 from cluster.live.web.server import NotReady, serve
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
@@ -704,7 +703,7 @@ async def test_a_read_that_is_dropped_is_not_the_last_one(
             reading.left.clear()
             await reading.left.wait()
         with monkeypatch.context() as patch:
-            patch.setattr(executor_thread, "MAX_READS_WAITING", 0)
+            patch.setattr(threads, "MAX_READS_WAITING", 0)
             loop.transport._on_message(peer, encode_message(question))
             assert reading == {peer}
             await turn()

@@ -1,1 +1,0 @@
-"""The threads of a validator, which do work for its event loop and return the results to it."""
