@@ -18,10 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
-from cluster.commands.sweeps.folders import Arriving
 from cluster.commands.sweeps.seed_nodes import SeedNode, SeedNodes
 from cluster.commands.sweeps.seed_pods import SeedPods
-from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch
+from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB, Arriving, Finished, Run, run_batch
 from cluster.common.errors import Crash
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
