@@ -26,7 +26,6 @@ ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
 TRACES_MAGIC: Final = b"stampede/traces/v1\n"
 CHECKSUM_BYTES: Final = 32
 LENGTH_BYTES: Final = 4
-READ_BYTES: Final = 1 << 20
 _ARCHIVE_TAG: Final = b"blocks archive"
 
 

@@ -28,7 +28,6 @@ INDEX_FILE: Final = "blocks/index"
 HEIGHT_DIGITS: Final = 12
 READ_BYTES: Final = 1024 * 1024
 """Bytes of a segment that are in memory at once while it is checked."""
-CHECKSUM_BYTES: Final = 32
 
 
 class SegmentIndex(msgspec.Struct, frozen=True, array_like=True):
