@@ -142,7 +142,7 @@ def run(
     the run early; it is at best inconclusive then. ``allow_code`` is as for :func:`simulate`. Raises
     :class:`BadInput` and :class:`HarnessError`.
     """
-    from cluster.watches.live.testnet import run_live
+    from cluster.watches.live.audited_testnet import run_live
 
     chosen, seed, served = *_scenario(scenario, seed, settings, allow_code), _served(bind)
     with Interrupts() as interrupts, _folder(chosen, out) as folder:
@@ -261,7 +261,7 @@ def up(
             has_block.set()
 
     def run_until_stopped(folder: Path) -> RunOutcome:
-        from cluster.watches.live.testnet import live_testnet
+        from cluster.watches.live.audited_testnet import live_testnet
 
         request, observer = RunRequest(chosen, chosen_seed, checkout_commit(), folder), RunObserver(look)
         with live_testnet(request, observer, run_until_stopped=stop_requested, served=served) as record:

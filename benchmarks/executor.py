@@ -20,7 +20,7 @@ from nacl.signing import SigningKey
 from reporting import Lane, Metric, Size, run_benchmark
 
 from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.executor_process import foreign_executor
+from cluster.scenario.executor_process import foreign_executor
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import Call, Transaction, address_of, parse, sign, transaction_hash
 from validator.node.executor.executor import Executor

@@ -62,7 +62,7 @@ def scenario_of(
 
 def live_figures(scenario: Scenario, size: Size) -> Figures:
     """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
-    from cluster.watches.live.testnet import run_live  # simulated runs need nothing of it
+    from cluster.watches.live.audited_testnet import run_live  # simulated runs need nothing of it
 
     with folder() as path:
         return figures_of(run_live(RunRequest(scenario, SEED, COMMIT, path), RunObserver(on_notice=print)), size)

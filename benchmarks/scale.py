@@ -23,8 +23,8 @@ from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from runs import figures_of, live_figures, simulated
 
 from cluster.scenario import Scenario
-from kits.measure.size.calibration import Calibration, calibrate
 from kits.measure.size.estimate import estimate
+from kits.measure.size.measuring import Calibration, calibrate
 
 HOSTS: Final = 4
 """The fewest that n validators may have, and enough to use every processor of the machine."""

@@ -28,8 +28,8 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.lag import explains_delay
 from cluster.scenario import Scenario
+from cluster.scenario.metric_names import METRICS
 from cluster.scenario.sections.kinds import classes_in
-from cluster.scenario.sections.metric_names import METRICS
 from cluster.scenario.sections.success import BaseCheck, check_of
 from validator.primitives.user_file import UserFileError, one_line
 
@@ -84,7 +84,7 @@ class Judged:
 
     @cached_property
     def all_metrics(self) -> dict[str, float]:
-        """Metrics by name (:mod:`cluster.scenario.sections.metric_names`); some may be infinite."""
+        """Metrics by name (:mod:`cluster.scenario.metric_names`); some may be infinite."""
         return run_metrics(self.books, self.actors, self.latencies) | self.measured
 
     @cached_property

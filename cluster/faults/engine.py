@@ -40,7 +40,7 @@ from cluster.faults.events import (
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import Course, FaultKind, plans_of
 from cluster.faults.kinds.lose_node import LoseNodeFault, NodeLoss
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.faults.stage import Stage
 from cluster.faults.targets import Targets
 from cluster.record.run import FaultRecord

@@ -15,7 +15,7 @@ import msgspec
 
 from cluster.disks import Trap
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.scenario.sections.faults import Release
 from consensus.messages import VoteKind
 

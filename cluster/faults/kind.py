@@ -2,8 +2,8 @@
 
 A kind is a subclass of :class:`FaultKind`, one module in ``cluster/faults/kinds/``. Most belong to a family, which has
 their course: faults of links (:mod:`cluster.faults.link_kind`), faults that take validators down
-(:mod:`cluster.faults.downtime`), and those that impair running ones (:mod:`cluster.faults.impairing`). All is pure: a
-course is told what was seen, and orders what drivers perform (:mod:`cluster.faults.events`).
+(:mod:`cluster.faults.downtime`), and those that impair running ones (:mod:`cluster.faults.impairing_kind`). All is
+pure: a course is told what was seen, and orders what drivers perform (:mod:`cluster.faults.events`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from cluster.common.wording import first_few
 from cluster.faults.events import InForce, NoteEnd, ObserveLinks
 from cluster.faults.kind import MAX_NAMED, Course, Lasting, with_fields_named
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.record.run import FaultRecord
 from cluster.scenario.sections.faults import BaseFault, Facts, Names, Stop
 from cluster.scenario.sections.validators import ValidatorsSection

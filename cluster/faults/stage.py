@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.faults.events import FaultCall, FaultOrder, Impair, Network, Seat, SetLinks, Tell, Wake
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 
 
 class Stage:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cluster.disks import Trap
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from cluster.common.plugins import MEANS, load_named
 from cluster.faults.events import FaultCall, Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import FaultKind
-from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
+from cluster.faults.link_effects import LinkCounts, LinkEffect, Seen
 from cluster.scenario import Scenario
 from validator.primitives.offered import expect_class
 

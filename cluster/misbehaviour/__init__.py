@@ -1,1 +1,1 @@
-"""Validators that may be wrong: byzantine behaviours, planted bugs, and programs that others wrote."""
+"""Validators that may be wrong: byzantine behaviours, and planted bugs."""

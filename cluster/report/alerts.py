@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from cluster.common.strict_yaml import dump
-from cluster.report.dashboard import STEP, TESTNET_LABEL, VALIDATOR_LABEL
+from cluster.report.grafana import STEP, TESTNET_LABEL, VALIDATOR_LABEL
 
 GROUP: Final = "stampede"
 BEHIND_HEIGHTS: Final = 50

@@ -99,7 +99,7 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
 
 
 def _foreign(command: str) -> type[Executor]:
-    from cluster.misbehaviour.executor_process import foreign_executor
+    from cluster.scenario.executor_process import foreign_executor
 
     return foreign_executor(command)
 

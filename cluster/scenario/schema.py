@@ -21,11 +21,11 @@ from pydantic import BaseModel
 
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.inheritance import EXTENDS
+from cluster.scenario.metric_names import METRICS, SAMPLES
 from cluster.scenario.model import Scenario
 from cluster.scenario.sections.chain import ADDRESS_PATTERN, OWNER_PATTERN
 from cluster.scenario.sections.faults import SHIPPED, BaseFault, kind_named
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
-from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.packaged import section_named, section_names, with_sections
 from loadgen.workloads import WORKLOADS
 from validator.chain.genesis import Policy

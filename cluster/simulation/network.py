@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
-from cluster.faults.link_faults import LinkFaults
+from cluster.faults.link_effects import LinkFaults
 from cluster.faults.link_model import Links
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine

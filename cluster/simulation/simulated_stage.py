@@ -46,7 +46,7 @@ from cluster.faults.events import (
 )
 from cluster.faults.impairment import PAUSE, Impairment, describe_delays
 from cluster.faults.kind import FaultKind
-from cluster.faults.link_faults import LinkFaults
+from cluster.faults.link_effects import LinkFaults
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine

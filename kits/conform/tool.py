@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cluster.common.checkout import users_environment
+from cluster.common.child_process import MAX_LINE, ChildProcess, ProgramFailure, flood, one_line
 from cluster.common.errors import BadInput
 from cluster.common.files import json_problem
 from cluster.common.wording import printable
-from cluster.misbehaviour.child_process import MAX_LINE, ChildProcess, ProgramFailure, flood, one_line
 from kits.conform.case import Case, Page
 
 MAX_ANSWER_BYTES: Final = 64 * 2**20

@@ -100,7 +100,7 @@ class Mutants(ForceOption):
     def _kill_table(self) -> int:
         from cluster.commands.sweeps.fanout import run_each
         from kits.mutation.detection import all_bugs, detect, page, table_xml
-        from kits.mutation.table import print_table
+        from kits.mutation.output import print_table
 
         known = all_bugs()
         names = list(dict.fromkeys(self.only or known))

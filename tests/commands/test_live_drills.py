@@ -39,7 +39,7 @@ from cluster.record.run import RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from kits.market.siege import Siege
 from tests.cluster.commands.drills.planted import (
     ALL_OF_FOUR,

@@ -29,7 +29,7 @@ from cluster.scenario.code.gate import RUN_FILES, Code, Gate, allowed_file, code
 from cluster.scenario.files import scenario_text
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.success import check_of
-from kits.measure.size import calibration
+from kits.measure.size import measuring
 from loadgen.workloads import own as workloads
 from stampede import load_scenario as load_scenario_to_run
 from stampede import simulate
@@ -231,11 +231,11 @@ def test_commands_that_read_execute_no_code(
     words: str, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure_the_load_alone(scenario: Scenario, tell: Callable[[str], None]) -> NoReturn:
-        calibration._measure_load(scenario)
+        measuring._measure_load(scenario)
         raise BadInput("measured")
 
-    monkeypatch.setattr(calibration, "calibrate", measure_the_load_alone)
-    monkeypatch.setattr(calibration, "SIMULATED_HEIGHTS", 5)
+    monkeypatch.setattr(measuring, "calibrate", measure_the_load_alone)
+    monkeypatch.setattr(measuring, "SIMULATED_HEIGHTS", 5)
     code = places.perform(str(COMMANDS[words]))
     assert not places.marker.exists()
     shown = capsys.readouterr()

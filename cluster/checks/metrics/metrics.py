@@ -82,7 +82,7 @@ def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
 
 
 def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[WorkloadLatency]) -> dict[str, float]:
-    """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), including the driver's own.
+    """The metrics of a run by name (:mod:`cluster.scenario.metric_names`), including the driver's own.
     ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`, ``latencies`` its
     :func:`~cluster.checks.metrics.load_latency.load_latencies`."""
     record, load, lags = books.record, books.record.load, lag_by_host(books.record)
@@ -102,7 +102,7 @@ def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[Wo
 
 
 def samples(books: Books, actors: Sequence[ActorUse]) -> dict[str, Counter[float]]:
-    """The samples of a run by name (:mod:`cluster.scenario.sections.metric_names`): how often each value occurred.
+    """The samples of a run by name (:mod:`cluster.scenario.metric_names`): how often each value occurred.
 
     There is one sample per block, due timer or height.
     """

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.checkout import own_environment
+from cluster.common.child_process import one_line
 from cluster.common.errors import HarnessError
 from cluster.live.host.host import LOGS_FOLDER
-from cluster.misbehaviour.child_process import one_line
-from cluster.misbehaviour.executor_process import arguments_of
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import ALLOW
+from cluster.scenario.executor_process import arguments_of
 from cluster.scenario.files import scenario_text
 
 START_TIMEOUT_S: Final = 60.0

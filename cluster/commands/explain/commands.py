@@ -158,7 +158,7 @@ class Grafana(RunbooksOption):
 
     def run(self) -> int:
         from cluster.report.alerts import rules_text
-        from cluster.report.dashboard import dashboard_text
+        from cluster.report.grafana import dashboard_text
 
         sys.stdout.write(rules_text(self.runbooks) if self.rules else dashboard_text())
         return ExitCode.PASS

@@ -16,8 +16,8 @@ from cluster.faults.kind import FaultKind
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.code.policy_source import warnings_in
+from cluster.scenario.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.scenario.sections.base import LEADER
-from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from validator.primitives.user_file import place_of
 
 FieldWarning = tuple[str, str]

@@ -44,7 +44,7 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
         pass_gate([*code_of(found.scenario), *code_of(found.record.scenario)], str(folder))
 
         def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
-            from cluster.watches.live.testnet import attached_testnet
+            from cluster.watches.live.audited_testnet import attached_testnet
 
             return attached_testnet(found, folder, interrupts, observer)
 

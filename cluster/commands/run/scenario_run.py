@@ -297,7 +297,7 @@ def drive(
 
         more = (interrupts.checkpoint, request.stop_on_fail)
         return nullcontext(simulate(*what, *watch, *more, on_step=observer.on_step, on_begin=observer.on_begin))
-    from cluster.watches.live.testnet import live_testnet
+    from cluster.watches.live.audited_testnet import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None
     return live_testnet(request, observer, interrupts, stopping, live.served)

@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
-from cluster.faults.impairing import ImpairingFault
+from cluster.faults.impairing_kind import ImpairingFault
 from cluster.faults.impairment import CLOCK_SKEW, Impairment
 from cluster.scenario.sections.base import ClockSpeed
 

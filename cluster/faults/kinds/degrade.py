@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import model_validator
 
 from cluster.faults.kind import Drawing
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.faults.link_kind import Directed
 from cluster.scenario.sections.base import LINK_FIELDS, LinkChanges
 from cluster.scenario.sections.faults import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.faults.link_kind import LinkFault
 from cluster.scenario.sections.base import LEADER, Duration
 from cluster.scenario.sections.faults import BaseFault, Facts

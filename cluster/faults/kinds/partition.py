@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from cluster.common.wording import first_few
 from cluster.faults.kind import MAX_NAMED, Drawing
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.faults.link_kind import OfLinks
 from cluster.record.run import FaultRecord
 from cluster.scenario.sections.base import refuse_repeated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cluster.faults.impairing import ImpairingFault
+from cluster.faults.impairing_kind import ImpairingFault
 from cluster.faults.impairment import PAUSE, Impairment
 from cluster.faults.targets import Reach
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cluster.faults.impairing import ImpairingFault
+from cluster.faults.impairing_kind import ImpairingFault
 from cluster.faults.impairment import SLOW_EXECUTION, Impairment, Stress
 from cluster.scenario.sections.base import Duration
 

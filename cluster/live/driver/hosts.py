@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cluster.faults.kind import plans_of
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.link_effects import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host

@@ -54,7 +54,7 @@ from cluster.faults.events import (
     Way,
 )
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
-from cluster.faults.link_faults import Seen
+from cluster.faults.link_effects import Seen
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftStage

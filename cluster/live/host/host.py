@@ -36,7 +36,7 @@ from cluster.disks.faulty import FaultyDisk, flip_bit
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import plans_of
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.link_effects import LinkCounts
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.link_effects import LinkCounts
 from cluster.live.host.host import HostView, ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState

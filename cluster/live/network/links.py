@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_SECOND
-from cluster.faults.link_faults import LinkEffect, LinkFaults
+from cluster.faults.link_effects import LinkEffect, LinkFaults
 from cluster.faults.link_model import Links
 from cluster.scenario.network import Network
 

@@ -1,7 +1,7 @@
 """The ``success`` section of a scenario: the criteria of a run.
 
 They are bounds on metrics and on single samples, of which a share may be out of bounds. The names are in
-:mod:`cluster.scenario.sections.metric_names`; the check ``criteria`` judges them. ``checks`` has further checks, each a
+:mod:`cluster.scenario.metric_names`; the check ``criteria`` judges them. ``checks`` has further checks, each a
 class of an installed package, or the text of a file, which is not executed when a scenario is read.
 """
 
@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from cluster.common.plugins import CHECKS, load_named, points
 from cluster.common.suggestions import meant_or_known, unknown
+from cluster.scenario.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.kinds import KEPT, OwnKind, refuse_path
-from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads.own import executes
 from validator.primitives.offered import expect_class
 from validator.primitives.user_file import one_line

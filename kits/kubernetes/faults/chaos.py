@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
-from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
+from cluster.faults.link_effects import LinkEffect, LinkFaultInForce
 from cluster.scenario.network import Network
 from kits.kubernetes.kinds import NETWORK_CHAOS, POD_CHAOS, STRESS_CHAOS, Kind
 from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels

@@ -22,7 +22,7 @@ from cluster.common.errors import BadInput
 from cluster.faults.events import FaultCall, Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import CHAOS_MESH, FaultKind
-from cluster.faults.link_faults import LinkEffect, Seen
+from cluster.faults.link_effects import LinkEffect, Seen
 from cluster.live.means import Means
 from cluster.scenario import Scenario
 from kits.kubernetes.client.errors import ClusterError

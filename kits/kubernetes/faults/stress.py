@@ -15,7 +15,7 @@ import msgspec
 
 from cluster.faults.events import FaultCall
 from cluster.faults.impairment import Impairment, Stress
-from cluster.faults.link_faults import Seen
+from cluster.faults.link_effects import Seen
 from cluster.live.means import MeansPort
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.faults import chaos

@@ -14,7 +14,7 @@ from cluster.common.errors import BadInput
 from cluster.live.nodes.ray_nodes import VALIDATORS
 from cluster.report.alerts import Alert
 from cluster.report.alerts import alerts as testnet_alerts
-from cluster.report.dashboard import STEP, Variable, dashboard
+from cluster.report.grafana import STEP, Variable, dashboard
 from cluster.scenario import Scenario
 from consensus.types import quorum
 from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, component_labels, dashboard_config_map

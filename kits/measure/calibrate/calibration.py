@@ -21,7 +21,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.watches.live.testnet import live_testnet
+from cluster.watches.live.audited_testnet import live_testnet
 from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate.fit import fit
 from kits.measure.calibrate.gaps import ScenarioGaps, gaps_of

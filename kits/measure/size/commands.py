@@ -32,9 +32,9 @@ class Size(ChangeOptions):
 
     def run(self) -> int:
         from cluster.scenario import load_scenario
-        from kits.measure.size.calibration import calibrate
         from kits.measure.size.estimate import estimate
         from kits.measure.size.estimate_output import print_estimate
+        from kits.measure.size.measuring import calibrate
 
         scenario = load_scenario(self.scenario, self.changes)
         if scenario.live_problem:

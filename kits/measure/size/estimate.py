@@ -20,7 +20,7 @@ from typing import Final
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import counted
 from cluster.scenario import Scenario
-from kits.measure.size.calibration import HOSTS, LARGE, SMALL, Calibration, IdleTestnet
+from kits.measure.size.measuring import HOSTS, LARGE, SMALL, Calibration, IdleTestnet
 
 SIGNATURES: Final = {"simplex": 2, "hotstuff": 1}
 """Votes per validator and block, keyed by protocol."""

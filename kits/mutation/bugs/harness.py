@@ -20,7 +20,7 @@ from cluster.checks.kinds.agreement import StateRoots
 from cluster.checks.kinds.safety import Evidence
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.misbehaviour.planted import Planted, RunCounter
 from kits.mutation import planting
 from kits.mutation.bugs.registry import OF_VALIDATORS

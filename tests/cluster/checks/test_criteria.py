@@ -19,7 +19,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import LoadRecord, RunRecord
 from cluster.report.results import result_of
-from cluster.scenario.sections.metric_names import METRICS, SAMPLES
+from cluster.scenario.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.success import SuccessSection
 from loadgen.workloads.measures import Sends, send_key
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS

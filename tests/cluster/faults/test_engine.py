@@ -43,7 +43,7 @@ from cluster.faults.events import (
     Wake,
 )
 from cluster.faults.impairment import Impairment, describe_delays
-from cluster.faults.link_faults import LinkCounts, LinkEffect
+from cluster.faults.link_effects import LinkCounts, LinkEffect
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release

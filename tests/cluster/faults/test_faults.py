@@ -20,7 +20,7 @@ from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.disks.memory import FaultPlan, MemoryDisk
 from cluster.faults.events import Crash, FaultSeen, MachineOrder, Replace
-from cluster.faults.link_faults import LinkFaultInForce
+from cluster.faults.link_effects import LinkFaultInForce
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import FaultRecord, RunRecord, RunRequest
 from cluster.scenario import Scenario
@@ -30,7 +30,7 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.network import Network
 from cluster.simulation.observer import Observer
 from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.keys import ValidatorSet
 from tests.cluster.faults.examples import example_of

@@ -13,7 +13,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.folder import ENDPOINTS_FILE
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import live_testnet
+from cluster.watches.live.audited_testnet import live_testnet
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

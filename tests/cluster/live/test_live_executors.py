@@ -11,7 +11,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.processes import processes
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from tests.hangs import HANGS_AFTER_S
 from tests.ports import free_ports
 from validator.chain.block import Block

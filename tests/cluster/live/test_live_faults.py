@@ -24,7 +24,7 @@ from cluster.live.processes.processes import Process
 from cluster.record.run import FaultRecord, RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import SHIPPED
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from tests.cluster.faults.examples import others_than
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

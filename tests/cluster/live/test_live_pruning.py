@@ -17,8 +17,8 @@ from cluster.report.results import finish_run
 from cluster.report.tables import disks
 from cluster.scenario import Scenario
 from cluster.watches.live import live_audit
+from cluster.watches.live.audited_testnet import run_live
 from cluster.watches.live.live_audit import LiveAudit
-from cluster.watches.live.testnet import run_live
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

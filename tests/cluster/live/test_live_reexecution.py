@@ -13,7 +13,7 @@ from cluster.live.processes import processes
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
 from cluster.watches.live import reexecution_process
-from cluster.watches.live.testnet import live_testnet
+from cluster.watches.live.audited_testnet import live_testnet
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

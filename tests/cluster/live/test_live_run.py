@@ -40,7 +40,7 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario, load_scenario
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from kits.tracing.tracer import Tracer
 from tests.cluster.live.scenarios import PAIR, SCENARIO
 from tests.cluster.live.soak_handover import KILL, MOMENTS, Driver, left
@@ -683,7 +683,7 @@ TWICE = """
 import sys
 from pathlib import Path
 from cluster.live.driver import ray_session
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from cluster.record.run import RunRequest
 from cluster.scenario import load_scenario
 

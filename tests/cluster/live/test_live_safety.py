@@ -10,7 +10,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import live_testnet
+from cluster.watches.live.audited_testnet import live_testnet
 from cluster.watches.safety_monitor import broken
 from cluster.watches.watched_simulation import simulate
 

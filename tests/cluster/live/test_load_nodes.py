@@ -35,7 +35,7 @@ DRIVER: Final = """
 import json, sys
 from pathlib import Path
 from cluster.checks.run import check_run
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 

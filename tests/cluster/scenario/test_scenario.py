@@ -23,12 +23,12 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario.metric_names import METRICS, SAMPLES
 from cluster.scenario.model import LimitsSection
 from cluster.scenario.node_setup import node_config
 from cluster.scenario.sections.faults import SHIPPED as KINDS
 from cluster.scenario.sections.faults import kind_named
 from cluster.scenario.sections.measurements.latencies import MATRICES
-from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.packaged import section_names, with_sections
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS

@@ -21,12 +21,12 @@ import yaml
 from cluster.commands.cli import main as cli
 from cluster.common.checkout import ROOT
 from cluster.report.alerts import RUNBOOKS, rules
-from cluster.report.dashboard import TESTNET_LABEL, VALIDATOR_LABEL, dashboard_text
+from cluster.report.grafana import TESTNET_LABEL, VALIDATOR_LABEL, dashboard_text
 from cluster.scenario import Scenario
 from kits.kubernetes.render import Deployment, Monitoring
 from kits.kubernetes.render.monitoring import monitors
 from stampede import up
-from tests.cluster.report.test_dashboard import METRIC, histogram_of, texts
+from tests.cluster.report.test_grafana import METRIC, histogram_of, texts
 from tests.hangs import HANGS_AFTER_S
 from tests.tools import PROMETHEUS, PROMTOOL, needs
 

@@ -59,7 +59,7 @@ DRIVER: Final = """
 import json, sys, threading
 from pathlib import Path
 from cluster.checks.run import check_run
-from cluster.watches.live.testnet import live_testnet
+from cluster.watches.live.audited_testnet import live_testnet
 from cluster.record.run import RunObserver, RunRequest
 from kits.kubernetes.faults import means
 from cluster.scenario import Scenario

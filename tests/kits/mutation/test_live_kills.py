@@ -11,7 +11,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from cluster.watches.safety_monitor import broken
 from kits.mutation.bugs.table import ALL, Detection
 from kits.mutation.detection_scenarios import scenario_of

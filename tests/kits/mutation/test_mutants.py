@@ -27,8 +27,8 @@ from kits.mutation.bugs.registry import OF_VALIDATORS
 from kits.mutation.bugs.table import ALL, ONE, Area, Detection
 from kits.mutation.detection import Kill, all_bugs, invariant, page
 from kits.mutation.detection_scenarios import DETECTION_SCENARIOS, MAX_SEEDS, scenario_of
+from kits.mutation.output import print_table
 from kits.mutation.planting import replaced
-from kits.mutation.table import print_table
 from validator.node.assembly import Parts
 from validator.transition.transition import Transition
 

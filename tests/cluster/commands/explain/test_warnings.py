@@ -14,7 +14,7 @@ from cluster.commands.explain.outline import block_ms, outline
 from cluster.common.errors import ExitCode
 from cluster.record.run import Backend
 from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.sections.metric_names import METRICS, METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
+from cluster.scenario.metric_names import METRICS, METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.watches.watched_simulation import simulate
 
 SHIPPED = sorted((Path(__file__).resolve().parents[4] / "scenarios").rglob("*.yaml"))

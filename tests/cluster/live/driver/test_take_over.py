@@ -47,7 +47,7 @@ from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import Audit, attached_testnet
+from cluster.watches.live.audited_testnet import Audit, attached_testnet
 from consensus.messages import VoteKind
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario

@@ -16,7 +16,7 @@ from blake3 import blake3
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.link_effects import LinkCounts
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.supervised_host import Host

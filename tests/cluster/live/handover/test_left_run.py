@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
 from cluster.disks.bit_rot import Rot
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.link_effects import LinkCounts
 from cluster.live.driver import live_run
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.supervised_host import Host

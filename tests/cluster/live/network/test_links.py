@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_effects import LinkEffect
 from cluster.faults.link_kind import LinkFault
 from cluster.live.network import links as links_module
 from cluster.live.network.links import OutgoingLinks

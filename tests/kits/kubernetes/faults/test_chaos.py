@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
+from cluster.faults.link_effects import LinkEffect, LinkFaultInForce
 from cluster.faults.link_kind import LinkFault
 from cluster.scenario import Scenario
 from kits.kubernetes.faults.chaos import (

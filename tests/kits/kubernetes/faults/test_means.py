@@ -13,7 +13,7 @@ from cluster.common.errors import BadInput
 from cluster.faults.events import FaultCall, InForce
 from cluster.faults.impairment import Stress
 from cluster.faults.kinds.kill import KillFault
-from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
+from cluster.faults.link_effects import LinkCounts, LinkEffect, Seen
 from cluster.faults.link_kind import LinkFault
 from cluster.live.means import Agenda
 from cluster.live.processes import cleanup_watchdog

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.faults.impairment import Impairment
 from cluster.faults.kinds.slow_execution import SlowExecutionFault
-from cluster.faults.link_faults import Seen
+from cluster.faults.link_effects import Seen
 from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
 from tests.kits.kubernetes.api_server import ApiServer
 from tests.kits.kubernetes.faults.test_means import Run

@@ -14,7 +14,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunObserver, RunRequest, Sample
 from cluster.scenario import Scenario
-from cluster.watches.live.testnet import run_live
+from cluster.watches.live.audited_testnet import run_live
 from kits.market.dos.measures import Window, block_rate
 from tests.cluster.live.scenarios import PAIR
 from tests.cluster.live.web import hostile_process

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from kits.measure.size.calibration import HOSTS, Calibration, IdleTestnet, Load, Round, folder_bytes
 from kits.measure.size.estimate import HOST_FILES, MODEL_ERROR, Estimate, estimate
+from kits.measure.size.measuring import HOSTS, Calibration, IdleTestnet, Load, Round, folder_bytes
 
 PER_VALIDATOR_S, PER_MESSAGE_S, CHECK_S = 0.002, 0.000_1, 0.000_05
 FILES = 20_000

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from cluster.common.checkout import own_environment, users_environment
-from cluster.misbehaviour.child_process import ChildProcess, ProgramFailure
+from cluster.common.child_process import ChildProcess, ProgramFailure
 from validator.node.executor.foreign import ForeignExecutor
 from validator.node.executor.stream import LENGTH_BYTES, ExecutorError, framed, require_length
 

@@ -14,8 +14,8 @@ import pytest
 from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario
-from kits.measure.size import calibration
-from kits.measure.size.calibration import LARGE, SMALL, Calibration, calibrate
+from kits.measure.size import measuring
+from kits.measure.size.measuring import LARGE, SMALL, Calibration, calibrate
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +45,8 @@ def measured() -> Measured:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     steps: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "MEASURE_S", 0.5)
-        patch.setattr(calibration, "ROUNDS", 2)
+        patch.setattr(measuring, "MEASURE_S", 0.5)
+        patch.setattr(measuring, "ROUNDS", 2)
         found = calibrate(scenario, steps.append)
     after = {child.pid for child in psutil.Process().children(recursive=True)}
     return Measured(found, steps, after - before - _resource_tracker())
@@ -88,7 +88,7 @@ def test_the_command_says_whether_a_scenario_fits(
         on_step("measured before")
         return measured.found
 
-    monkeypatch.setattr(calibration, "calibrate", known)
+    monkeypatch.setattr(measuring, "calibrate", known)
     file = tmp_path / "idle.yaml"
     file.write_text(IDLE)
     assert main(["size", str(file)]) == ExitCode.PASS

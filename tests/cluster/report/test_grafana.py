@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cluster.common.checkout import ROOT
-from cluster.report.dashboard import COLUMNS, Variable, dashboard
+from cluster.report.grafana import COLUMNS, Variable, dashboard
 from tests.hangs import HANGS_AFTER_S
 
 VARIABLES = (Variable("instance", "app_instance", "mine"), Variable("namespace", "namespace"))
@@ -30,7 +30,7 @@ HISTOGRAM = re.compile(r"(stampede_[a-z_]+_(?:seconds|blocks))_(?:bucket|sum|cou
 
 PRINTED = """
 import json
-from tests.cluster.report.test_dashboard import made
+from tests.cluster.report.test_grafana import made
 print(json.dumps(made()))
 """
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.executor_process import foreign_executor
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
+from cluster.scenario.executor_process import foreign_executor
 from cluster.watches.watched_simulation import simulate
 from tests.hangs import HANGS_AFTER_S
 from tests.tools import GO, needs

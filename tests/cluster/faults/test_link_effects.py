@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.faults.engine import FaultEngine
-from cluster.faults.link_faults import LinkFaultInForce
+from cluster.faults.link_effects import LinkFaultInForce
 from cluster.faults.link_kind import LinkFault
 from cluster.faults.link_model import Link, Links
 from cluster.scenario import Scenario

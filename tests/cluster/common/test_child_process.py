@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cluster.misbehaviour.child_process import MAX_LAST_PIECES, ChildProcess, ProgramFailure, _ready
+from cluster.common.child_process import MAX_LAST_PIECES, ChildProcess, ProgramFailure, _ready
 from tests.hangs import HANGS_AFTER_S
 
 READS_LINES = "import os, sys\nfor line in sys.stdin:\n    "
