@@ -236,7 +236,7 @@ RULES: Final = {
     "W-08": "the rest of the lane is rounded up in a score",
     "X-01": "a bid is locked",
     "X-02": "a timer that ends without a fire gets its bid back",
-    "X-03": "TimerFeePayerForbidden or InsufficientBalance of a bid",
+    "X-03": "InsufficientBalance of a bid",
     "X-04": "the late gain on those who bid",
     "X-05": "an actor has MAX_FIRES_PER_ACTOR fires",
     "X-06": "payment rule vcg",
