@@ -122,7 +122,7 @@ def _lost_votes(random: Random, fields: Fields) -> None:
         _fault(fields, height, "partition", groups=groups, for_ms=for_ms, after_votes="notarize")
 
 
-def _flapping(random: Random, fields: Fields) -> None:
+def _lost_answers(random: Random, fields: Fields) -> None:
     """Cut one validator off from the others' messages repeatedly, so that some answers to its requests are lost."""
     timing, target = fields["consensus"], random.choice(_able(fields))
     others = [name for name in _present(fields) if name != target]
@@ -211,7 +211,7 @@ CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]]
     _replays: (Mechanism.BLOCKS_REPLAYED,),
     _crashes: (Mechanism.JOURNAL_REPLACED,),
     _lost_votes: (Mechanism.BRANCH_GIVEN_UP,),
-    _flapping: (Mechanism.STUCK_PEER_ANSWERED, Mechanism.BLOCKS_ASKED_FOR),
+    _lost_answers: (Mechanism.STUCK_PEER_ANSWERED, Mechanism.BLOCKS_ASKED_FOR),
     _forgers: (),
     _borders: (Mechanism.BORDER_VIEW_FAILED,),
     _failing_views: (Mechanism.PROPOSED_WITHOUT_ROOM,),
