@@ -8,35 +8,10 @@ code, such as for another processor, is compiled and kept in the user's cache.
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
 from typing import Any
 
-from numba.core.caching import FunctionCache, IndexDataCacheFile, InTreeCacheLocator, UserWideCacheLocator
-from numba.core.registry import CPUDispatcher
-
-from validator.scheduler import order, overflow
-from validator.state.engines import kernels
-
-MODULES = (order, overflow, kernels)
-"""The modules whose functions are compiled."""
-
-
-class InstalledCache(FunctionCache):
-    """Numba's cache of the compiled code of a function, which also reads the cache next to the source."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)
-        installed = InTreeCacheLocator(function, inspect.getfile(function))
-        stamp, name = installed.get_source_stamp(), self._impl.filename_base
-        self._installed = IndexDataCacheFile(installed.get_cache_path(), name, stamp)
-
-    def _load_overload(self, signature: Any, target: Any) -> Any:
-        found = super()._load_overload(signature, target)
-        if found is not None:
-            return found
-        data = self._installed.load(self._index_key(signature, target.codegen()))
-        return None if data is None else self._impl.rebuild(target, data)
+from validator.primitives.compiled import on_dispatcher
 
 
 @cache
@@ -45,16 +20,10 @@ def use_installed_kernels() -> None:
 
     It has no effect if numba keeps them next to the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
     """
-    for module in MODULES:
-        for kernel in vars(module).values():
-            if isinstance(kernel, CPUDispatcher):
-                _use(kernel)
+    on_dispatcher.append(_use)
 
 
 def _use(kernel: Any) -> None:
-    if _is_kept_for_the_user(kernel._cache):
-        kernel._cache = InstalledCache(kernel.py_func)
+    from cluster.disks.installed_cache import use  # the compiler, which a process without timers never loads
 
-
-def _is_kept_for_the_user(kept: Any) -> bool:
-    return isinstance(kept, FunctionCache) and isinstance(kept._impl.locator, UserWideCacheLocator)
+    use(kernel)

@@ -509,8 +509,8 @@ def test_the_smoke_scenario_passes(smoke: SmokeRun) -> None:
 
 KEPT = """
 import json, pathlib
-from cluster.disks import installed_kernels
-installed = pathlib.Path(installed_kernels.kernels.__file__).parent / "__pycache__"
+from validator.state.engines import kernels
+installed = pathlib.Path(kernels.__file__).parent / "__pycache__"
 kept = [path.name for path in pathlib.Path.home().joinpath(".cache/numba").rglob("*.nbc")]
 print(json.dumps({"kept": kept, "installed": len(list(installed.glob("*.nbc")))}))
 """

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from numba import njit
-
 from validator.chain.records import MEDIAN_FIRES, ActorWeight, Fires
+from validator.primitives.compiled import compiled
 from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Address
 from validator.state.working_set import World
@@ -88,7 +87,7 @@ def smoothed(before: int | None, newest: int, milli: int) -> int:
     return newest if before is None else (milli * newest + (MILLI - milli) * before) // MILLI
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rounded_weight(recent: Any, median: Any, least: Any, most: Any) -> Any:
     """``clip(2 - recent / median, least, most)``, rounded down; all but ``recent`` in units of 1 / :data:`ONE`.
 
@@ -128,7 +127,7 @@ class Decay(NamedTuple):
         return ActorWeight(epoch, self.weight(record, epoch), scores, fires)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weight_at(epoch: Any, since: Any, weight: Any, scores: Any, fires: Any, decay: Any, least: Any, most: Any) -> Any:
     """The weight in ``epoch`` of an actor whose newest fires were in epoch ``since``, with the weight that it had then.
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from validator.primitives.compiled import compiled
 from validator.scheduler.fairness import rounded_weight, weight_at
 from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, OPEN_PRIORITY, SUPPLIED
 
@@ -143,20 +143,18 @@ _SUPPLIED: Final = np.uint32(SUPPLIED)
 _BIDS_MAX: Final = np.uint64(BIDS_MAX)
 _BIDS_PRIORITY: Final = np.uint64(BIDS_PRIORITY)
 
-_compiled: Final = njit(cache=True, nogil=True)
 
-
-@_compiled
+@compiled
 def _is_less(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
     return high < other_high or (high == other_high and low < other_low)
 
 
-@_compiled
+@compiled
 def _minus(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
     return high - other_high - (_U1 if low < other_low else _U0), low - other_low
 
 
-@_compiled
+@compiled
 def _times(high: Any, low: Any, factor: Any) -> Any:
     """The product of ``(high, low)``, a number of up to 97 bits, and a factor of up to 31 bits, as two words."""
     lower = (low & _LOW_HALF) * factor
@@ -164,7 +162,7 @@ def _times(high: Any, low: Any, factor: Any) -> Any:
     return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW_HALF)
 
 
-@_compiled
+@compiled
 def _weight(recent: Any, prices: Any) -> Any:
     """The fairness weight for ``recent`` fires: ``2 * D - min(2 * r, D)`` (SPEC §8), or the rounded one."""
     if prices.formula == _ROUNDED:
@@ -173,7 +171,7 @@ def _weight(recent: Any, prices: Any) -> Any:
     return _U2 * prices.divisor - (twice if twice < prices.divisor else prices.divisor)
 
 
-@_compiled
+@compiled
 def _divided(high: Any, low: Any, divisor: Any) -> Any:
     """The quotient of ``(high, low)`` and a divisor of up to 32 bits, rounded down, as two words."""
     rest = ((high % divisor) << _U32) | (low >> _U32)
@@ -182,7 +180,7 @@ def _divided(high: Any, low: Any, divisor: Any) -> Any:
     return high // divisor, (upper << _U32) | (rest // divisor)
 
 
-@_compiled
+@compiled
 def _density(bid_high: Any, bid_low: Any, trigger: Any, height: Any, gas: Any, biases: Any) -> Any:
     """The score of :attr:`Formula.DENSITY`: bid and bias in units of 2**-32, at most 2**128 - 1, by the gas limit."""
     late = height - trigger if trigger < height else _U0
@@ -195,7 +193,7 @@ def _density(bid_high: Any, bid_low: Any, trigger: Any, height: Any, gas: Any, b
     return _divided(high + carry, low, gas)
 
 
-@_compiled
+@compiled
 def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None:
     """Recompute the summary of a chunk of rows. ``cap`` is the per-fire cap."""
     live, candidates, openings, agents = 0, 0, 0, 0
@@ -231,7 +229,7 @@ def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None
     found.priority_high, found.priority_low = priority_high, priority_low
 
 
-@_compiled
+@compiled
 def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
     """The position of the first row at or after ``(trigger, sequence)``."""
     low, high = 0, count
@@ -245,7 +243,7 @@ def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
     return low
 
 
-@_compiled
+@compiled
 def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
     """Mark the rows with these triggers and sequences dead. Returns the number of those that do not exist.
 
@@ -263,7 +261,7 @@ def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, f
     return missing
 
 
-@_compiled
+@compiled
 def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any:
     """Store in ``found`` the positions of the first live rows that are expired at ``height``. Returns how many."""
     number = 0
@@ -279,7 +277,7 @@ def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any
     return number
 
 
-@_compiled
+@compiled
 def price(row: Any, actors: Any, prices: Any) -> Any:
     """``(priced, tip_high, tip_low)`` of a row: whether it passes the gate, and its tip per cycle (SPEC §6.4, §9)."""
     max_high, max_low = np.uint64(row.max_high), row.max_low
@@ -307,7 +305,7 @@ def price(row: Any, actors: Any, prices: Any) -> Any:
     return True, tip_high, tip_low
 
 
-@_compiled
+@compiled
 def _earned(row: Any, actor: Any, prices: Any) -> Any:
     """The weight of a row under :attr:`Formula.TIP_FIRST`: its actor's, but no less than a starving timer has."""
     weight = prices.least_weight
@@ -327,7 +325,7 @@ def _earned(row: Any, actor: Any, prices: Any) -> Any:
     return weight
 
 
-@_compiled
+@compiled
 def _with(tip_high: Any, tip_low: Any, weight: Any, prices: Any) -> Any:
     """The score, as two words, of a tip and a weight."""
     if prices.formula == _TIP_FIRST:
@@ -337,7 +335,7 @@ def _with(tip_high: Any, tip_low: Any, weight: Any, prices: Any) -> Any:
     return _times(high, low, weight)
 
 
-@_compiled
+@compiled
 def _score(tip_high: Any, tip_low: Any, row: Any, actors: Any, prices: Any, biases: Any) -> Any:
     if prices.formula == _DENSITY:
         gas = np.uint64(row.gas_limit) if row.gas_limit > 0 else prices.cap
@@ -347,7 +345,7 @@ def _score(tip_high: Any, tip_low: Any, row: Any, actors: Any, prices: Any, bias
     return _with(tip_high, tip_low, _weight(actors[actors[row.actor].counted_at].recent, prices), prices)
 
 
-@_compiled
+@compiled
 def _comes_before(
     rows: Any, by_id: Any, high: Any, low: Any, at: Any, other_high: Any, other_low: Any, other: Any
 ) -> Any:
@@ -367,7 +365,7 @@ def _comes_before(
     return rows[at].id3 < rows[other].id3
 
 
-@_compiled
+@compiled
 def _heap_before(rows: Any, by_id: Any, found: Any, i: Any, j: Any) -> Any:
     return _comes_before(
         rows,
@@ -381,7 +379,7 @@ def _heap_before(rows: Any, by_id: Any, found: Any, i: Any, j: Any) -> Any:
     )
 
 
-@_compiled
+@compiled
 def _sink(rows: Any, by_id: Any, found: Any, i: Any, size: Any) -> None:
     """Move the item ``i`` of the heap ``found`` down to its place. The top of the heap is the worst row found."""
     while True:
@@ -396,7 +394,7 @@ def _sink(rows: Any, by_id: Any, found: Any, i: Any, size: Any) -> None:
         i = child
 
 
-@_compiled
+@compiled
 def _rise(rows: Any, by_id: Any, found: Any, i: Any) -> None:
     while i > 0:
         parent = (i - 1) // 2
@@ -406,7 +404,7 @@ def _rise(rows: Any, by_id: Any, found: Any, i: Any) -> None:
         i = parent
 
 
-@_compiled
+@compiled
 def _swap(found: Any, i: Any, j: Any) -> None:
     position, high, low = found[i].position, found[i].score_high, found[i].score_low
     tip_low, tip_high = found[i].tip_low, found[i].tip_high
@@ -420,13 +418,13 @@ def _swap(found: Any, i: Any, j: Any) -> None:
     found[j].tip_low, found[j].tip_high = tip_low, tip_high
 
 
-@_compiled
+@compiled
 def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, tip_low: Any) -> None:
     found[i].position, found[i].score_high, found[i].score_low = position, high, low
     found[i].tip_high, found[i].tip_low = tip_high, tip_low
 
 
-@_compiled
+@compiled
 def _bound(chunk: Any, prices: Any, biases: Any) -> Any:
     """``(possible, high, low)``: whether a row of a chunk may pass the gate, and an upper bound of its rows' scores.
 
@@ -456,7 +454,7 @@ def _bound(chunk: Any, prices: Any, biases: Any) -> Any:
     return True, high, low
 
 
-@_compiled
+@compiled
 def _promising(summary: Any, chunks: Any, prices: Any, biases: Any, bounds: Any) -> Any:
     """Numbers of the chunks that may hold a row that passes the gate, by descending bound.
 
@@ -477,7 +475,7 @@ def _promising(summary: Any, chunks: Any, prices: Any, biases: Any, bounds: Any)
     return number[:size][order[np.argsort(high[:size][order], kind="mergesort")]]
 
 
-@_compiled
+@compiled
 def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst: Any, by_id: Any) -> Any:
     """Whether a chunk with the bound ``(high, low)`` has no row better than ``worst``, the worst of the rows found."""
     if high != worst.score_high or low != worst.score_low:
@@ -487,7 +485,7 @@ def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst
     return least_id0 > rows[worst.position].id0
 
 
-@_compiled
+@compiled
 def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, biases: Any, after: Any, found: Any) -> Any:
     """Store in ``found`` the best rows that pass the gate, best first, as many as fit. Returns how many.
 

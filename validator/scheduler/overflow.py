@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import numpy as np
 from blake3 import blake3
-from numba import njit
 
+from validator.primitives.compiled import compiled
 from validator.primitives.types import Hash
 from validator.scheduler.rows import ROW, Rows
 
@@ -48,8 +48,6 @@ _BRANCH_TAG: Final = b"stampede/overflow/branch"
 _IDENTITY: Final = struct.Struct(">QQ4Q")
 _U1: Final = np.uint64(1)
 _U63: Final = np.uint64(63)
-
-_compiled: Final = njit(cache=True, nogil=True)
 
 
 class OverflowTree:
@@ -204,13 +202,13 @@ def _larger(capacity: int) -> int:
 # --- compiled walks -------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _bit_of(trigger: Any, sequence: Any, bit: Any) -> Any:
     word = trigger if bit < 64 else sequence
     return (word >> (_U63 - np.uint64(bit & 63))) & _U1
 
 
-@_compiled
+@compiled
 def _first_difference(trigger: Any, sequence: Any, other_trigger: Any, other_sequence: Any) -> Any:
     """The first bit in which two keys differ, 128 if they are equal."""
     word, bit = trigger ^ other_trigger, 0
@@ -224,13 +222,13 @@ def _first_difference(trigger: Any, sequence: Any, other_trigger: Any, other_seq
     return bit
 
 
-@_compiled
+@compiled
 def _branch(nodes: Any, node: Any, bit: Any, left: Any, right: Any) -> None:
     nodes[node].trigger, nodes[node].sequence = nodes[left].trigger, nodes[left].sequence
     nodes[node].left, nodes[node].right, nodes[node].bit, nodes[node].stale = left, right, bit, 1
 
 
-@_compiled
+@compiled
 def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
     """Insert a leaf into a tree. Returns the new root, and the node ``branch`` if it was not needed, else -1.
 
@@ -260,7 +258,7 @@ def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
     return root, NO_NODE
 
 
-@_compiled
+@compiled
 def _delete(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
     """Remove the leaf with this key, and the branch above it. Returns the new root, the leaf and the branch.
 
@@ -285,7 +283,7 @@ def _delete(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
     return root, at, parent
 
 
-@_compiled
+@compiled
 def _find(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
     at = root
     while at != NO_NODE and nodes[at].bit < LEAF:
@@ -295,7 +293,7 @@ def _find(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
     return at
 
 
-@_compiled
+@compiled
 def _split(nodes: Any, root: Any, trigger: Any) -> Any:
     """Split a tree into the keys below a trigger height and the others.
 
@@ -335,7 +333,7 @@ def _split(nodes: Any, root: Any, trigger: Any) -> Any:
     return low, high, spare
 
 
-@_compiled
+@compiled
 def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
     """Join two trees. Returns the root, and the node ``branch`` if it was not needed, else -1.
 
@@ -369,7 +367,7 @@ def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
             high = nodes[high].left
 
 
-@_compiled
+@compiled
 def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any) -> Any:
     """Store in ``found`` the nodes of a tree, leaves in the order of their keys. Returns how many.
 
@@ -396,7 +394,7 @@ def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any)
     return number
 
 
-@_compiled
+@compiled
 def _stale_nodes(nodes: Any, root: Any, found: Any) -> Any:
     """Store in ``found`` the nodes with a stale hash, children before parents. Returns how many.
 

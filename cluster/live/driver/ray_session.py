@@ -40,6 +40,7 @@ from cluster.common.wording import readable
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
 from cluster.live.nodes.ray_nodes import KeptRay, Place, RayNode, read_nodes
+from cluster.live.nodes.ray_worker import UNUSED, load_later
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import SLACK_S
 from cluster.live.processes.processes import Process
@@ -724,6 +725,7 @@ def one_line(error: BaseException) -> str:
 def _import_ray() -> Any:
     """Import Ray, without its terminal message about killed processes: the driver reports them, with the reason."""
     with _environment({SKIPPED_LINES_VARIABLE: SKIPPED_LINES, **os.environ} if is_joining() else _own_rays()):
+        load_later(*UNUSED)
         import ray
     return ray
 

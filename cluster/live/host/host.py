@@ -62,6 +62,7 @@ from cluster.scenario.sections.faults import (
 from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
+from validator.primitives.compiled import load_compiler
 from validator.primitives.types import ValidatorError
 from validator.primitives.user_file import UserFileError
 
@@ -204,6 +205,8 @@ class ValidatorHost:
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
         """Time of the last measurement of the process (monotonic seconds)."""
+        self._loads_compiler = False
+        """Whether the compiler is loaded, or being loaded: after the first block, and before timers need it."""
         self._injection = Injection()
         self._last_words = last_words.read(self._last_words_file)
         _log_to(self._log_file)
@@ -484,9 +487,13 @@ class ValidatorHost:
         if is_late is not None and is_late.is_set():
             raise TimeoutError  # no caller gets this report: the next one has the observations
         myself, use = processes.own(), self._measure()
+        validators = [running.view(use, with_stamps, with_taken) for running in self._validators]
+        if not self._loads_compiler and any(view.state.height for view in validators):
+            self._loads_compiler = True
+            threading.Thread(target=_load_the_rest, name="compiler", daemon=True).start()
         return HostView(
             pid=myself.pid,
-            validators=[running.view(use, with_stamps, with_taken) for running in self._validators],
+            validators=validators,
             started=myself.started,
             namespace=myself.namespace,
             last_words=self._last_words,
@@ -617,7 +624,7 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
     if not state.ready:
         log.info("%s: gave its join up", name)
         return
-    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, set_heap_apart())
+    log.info("%s: recovered at height %d", name, state.height)
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
@@ -634,6 +641,12 @@ async def _at_free_port(listen: Callable[[int], Awaitable[T]], ports: Sequence[i
         with suppress(OSError):
             return await listen(port)
     return await listen(last)
+
+
+def _load_the_rest() -> None:
+    """Load what the first timers need, once there are blocks; then take all that is loaded from the collector."""
+    load_compiler()
+    log.info("the compiler is loaded; %d objects are set apart", set_heap_apart())
 
 
 def _read_notes(path: Path) -> HostNotes:

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 SIMPLE: Final = {"env_vars", "py_executable"}
 """The fields of a context that this script handles."""
+RAY_WORKER: Final = str(Path(__file__).with_name("ray_worker.py"))
+"""Runs the script of Ray's workers, which comes next."""
 UNKNOWN_VARIABLE: Final = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
@@ -39,7 +41,7 @@ def command_of(arguments: list[str]) -> list[str]:
     context: dict[str, Any] = json.loads(given.serialized_runtime_env_context)
     if given.language == "PYTHON" and not {name for name, value in context.items() if value} - SIMPLE:
         environment(context.get("env_vars") or {})
-        return [context.get("py_executable") or sys.executable, *others]
+        return [context.get("py_executable") or sys.executable, RAY_WORKER, *others]
     spec = find_spec("ray")  # finds it without importing it
     assert spec is not None and spec.origin is not None
     return [sys.executable, str(Path(spec.origin).parent / "_private" / "workers" / "setup_worker.py"), *arguments]

@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import uvicorn
 import uvloop
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +25,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from cluster.common.wording import json_text
 from cluster.live.web.addresses import Served
@@ -371,7 +372,7 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
     except OSError:
         listener.close()
         raise
-    config = uvicorn.Config(
+    config = Config(
         app,
         http=Connection,
         ws="none",
@@ -397,10 +398,10 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
     return HttpServer(server, task, host, listener.getsockname()[1])
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """Uvicorn without signal handlers, which reports when it listens."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
 

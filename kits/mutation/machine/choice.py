@@ -15,7 +15,8 @@ from cluster.common.errors import BadInput
 from kits.mutation.machine.operators import Candidate, candidates
 from kits.mutation.planting import MUTATED, module_name
 
-COMPILER: Final = "numba"
+COMPILERS: Final = {"numba", "validator.primitives.compiled"}
+"""What a module imports that has functions for numba to compile."""
 
 
 def module_paths(prefixes: Sequence[str] = (), root: Path = ROOT) -> list[str]:
@@ -26,7 +27,7 @@ def module_paths(prefixes: Sequence[str] = (), root: Path = ROOT) -> list[str]:
     """
     every = sorted(path.relative_to(root).as_posix() for package in MUTATED for path in (root / package).rglob("*.py"))
     imported = {path: _imports((root / path).read_text(encoding="utf-8")) for path in every}
-    kernels = [path for path in every if COMPILER in imported[path]]
+    kernels = [path for path in every if not COMPILERS.isdisjoint(imported[path])]
     behind = {name for path in kernels for name in imported[path]}
     possible = [path for path in every if path not in kernels and module_name(path) not in behind]
     for prefix in prefixes:

@@ -37,7 +37,7 @@ print(sum(recorded.is_start for _, recorded in compiled.buffer))
 WHOLE = """
 import os, sys
 from numba.core import event
-from cluster.disks import installed_kernels
+from cluster.disks import installed_cache
 
 class Ending(event.Listener):
     def on_start(self, event):
@@ -48,7 +48,7 @@ class Ending(event.Listener):
         pass
 
 if "ignored" in sys.argv:
-    installed_kernels._is_kept_for_the_user = lambda kernel: False
+    installed_cache._is_kept_for_the_user = lambda kernel: False
 if "read-only" in sys.argv:
     event.register("numba:compile", Ending())
 from cluster.commands.cli.warm_up import warm_up

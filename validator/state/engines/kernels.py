@@ -22,15 +22,15 @@ size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from validator.primitives.compiled import Function, dispatcher_of
+
 Array = np.ndarray[Any, Any]
 Int = Any
 """An integer whose width numba infers."""
@@ -83,20 +83,12 @@ INSERT: Final = 2
 DELETE: Final = 3
 
 
-def compiled(function: Function, forceinline: bool = False) -> Function:
-    """Compile a function at its first call, or load it from the cache of an earlier process."""
-    try:
-        return cast(Function, numba.njit(function, nogil=True, cache=True, forceinline=forceinline))
-    except RuntimeError:  # neither this file's folder nor the user's cache is writable
-        return cast(Function, numba.njit(function, nogil=True, forceinline=forceinline))
-
-
 def inlined(function: Function) -> Function:
     """Decorator: compile a function, and inline it into each caller.
 
     A call would pass every one of :class:`Arrays` on the stack, which takes longer than most of these functions.
     """
-    return compiled(function, forceinline=True)
+    return dispatcher_of(function, forceinline=True)
 
 
 class Pieces(NamedTuple):
@@ -350,7 +342,7 @@ def _fetch(_: Any, words: Any, at: Any) -> Any:
 # --- hashing --------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@dispatcher_of
 def _begin_block(
     octets: Array, starts: Array, lengths: Array, first: Int, count: Int, block: Int, lanes: Lanes
 ) -> None:
@@ -378,7 +370,7 @@ def _begin_block(
         lanes.words[9 * 16 + lane] = np.uint32(16 | (1 if block == 0 else 0) | (2 | 8 if rest <= 64 else 0))
 
 
-@compiled
+@dispatcher_of
 def hash_messages(
     octets: Array, starts: Array, lengths: Array, key: Array, out: Array, places: Array, lanes: Lanes
 ) -> None:
@@ -405,7 +397,7 @@ def hash_messages(
                 out[places[first + lane], row] = lanes.words[row * 16 + lane]
 
 
-@compiled
+@dispatcher_of
 def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, out_first: Int, lanes: Lanes) -> None:
     """The parents of ``2 * count`` neighbouring nodes from row ``first`` on."""
     lanes = _borrowed(lanes)
@@ -429,7 +421,7 @@ def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, ou
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@dispatcher_of
 def _size_class(units: Int) -> tuple[Int, Int]:
     """The size class of a record: the number of its list of free records, and the size of that list's records."""
     if units <= 256:
@@ -441,7 +433,7 @@ def _size_class(units: Int) -> tuple[Int, Int]:
     return 256 + shift * 16 + mantissa, mantissa << shift
 
 
-@compiled
+@dispatcher_of
 def _units(key_bytes: Int, value_bytes: Int) -> Int:
     return (12 + key_bytes + value_bytes + 7) >> 3
 
@@ -554,7 +546,7 @@ def _prefix(hashes: Array, start: Int, mask: Array) -> Int:
     return _read_word(hashes, start) & mask[0]
 
 
-@compiled
+@dispatcher_of
 def _home(prefix: Int, capacity: Int) -> Int:
     return np.int64(((prefix >> np.uint64(32)) * np.uint64(capacity)) >> np.uint64(32))
 
@@ -570,13 +562,13 @@ def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> b
     return True
 
 
-@compiled
+@dispatcher_of
 def _turn(value: Int, bits: Int) -> Int:
     """Rotate a word right."""
     return ((value >> np.uint64(bits)) | (value << np.uint64(32 - bits))) & np.uint64(0xFFFFFFFF)
 
 
-@compiled
+@dispatcher_of
 def _hash_record(arrays: Arrays, at: Int) -> None:
     """Hash the key of one record into the last 32 bytes of the scratch memory.
 
@@ -697,14 +689,14 @@ def _last_place_below(arrays: Arrays, place: Int) -> Int:
     return place
 
 
-@compiled
+@dispatcher_of
 def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
     """Place of one key in the index, and whether it is there."""
     arrays = _borrowed(arrays)
     return _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
 
 
-@compiled
+@dispatcher_of
 def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
     """The slot of the key before a hash in the ring. At least one key must exist."""
     arrays = _borrowed(arrays)
@@ -712,7 +704,7 @@ def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
     return np.int64(arrays.places[_last_place_below(arrays, place)])
 
 
-@compiled
+@dispatcher_of
 def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: Int) -> Int:
     """Copy an index into a larger or smaller one with this capacity. Returns the highest place used."""
     last = -1
@@ -724,7 +716,7 @@ def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixe
     return last
 
 
-@compiled
+@dispatcher_of
 def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
     """The highest place that :func:`rebuild_index` would use."""
     last = -1
@@ -734,7 +726,7 @@ def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
     return last
 
 
-@compiled
+@dispatcher_of
 def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
     """The slots of all keys with a prefix."""
     arrays = _borrowed(arrays)
@@ -761,7 +753,7 @@ def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
 # --- one block ------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@dispatcher_of
 def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     """Prefetch the data that :func:`lookup` and the next steps read for a batch's keys and their ring successors.
 
@@ -797,7 +789,7 @@ def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     return seen
 
 
-@compiled
+@dispatcher_of
 def lookup(
     arrays: Arrays,
     keys: Pieces,
@@ -846,7 +838,7 @@ def lookup(
     return inserts, deletes
 
 
-@compiled
+@dispatcher_of
 def _is_below(hashes: Array, a: Int, b: Int, mask: Array) -> bool:
     for i in range(32):
         if hashes[a * 32 + i] != hashes[b * 32 + i]:
@@ -854,7 +846,7 @@ def _is_below(hashes: Array, a: Int, b: Int, mask: Array) -> bool:
     return False
 
 
-@compiled
+@dispatcher_of
 def change_ring(
     arrays: Arrays,
     keys: Pieces,
@@ -891,7 +883,7 @@ def change_ring(
     return cursor
 
 
-@compiled
+@dispatcher_of
 def touched_places(
     arrays: Arrays,
     keys: Pieces,
@@ -929,7 +921,7 @@ def touched_places(
     return count
 
 
-@compiled
+@dispatcher_of
 def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array) -> tuple[Int, Int]:
     """Compute the sizes, in bytes, of the entries to be appended and of their undo data.
 
@@ -946,7 +938,7 @@ def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, 
     return entries, undone
 
 
-@compiled
+@dispatcher_of
 def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> None:
     """Write the start offset in the arena, and the length, of each slot's key to ``starts`` and ``lengths``."""
     arrays = _borrowed(arrays)
@@ -956,7 +948,7 @@ def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> No
         starts[j] = at * 8 + 12
 
 
-@compiled
+@dispatcher_of
 def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
     """Write the place in the index of each slot's key to ``touched``. ``hashes`` are the keys' hashes."""
     arrays = _borrowed(arrays)
@@ -967,7 +959,7 @@ def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> N
         touched[j], _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, hashes, j * 32)
 
 
-@compiled
+@dispatcher_of
 def append_entries(
     arrays: Arrays,
     height: Int,
@@ -1012,7 +1004,7 @@ def append_entries(
     return undo_cursor
 
 
-@compiled
+@dispatcher_of
 def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
     """Choose the oldest active entries that compaction appends again, at most ``steps``.
 
@@ -1030,7 +1022,7 @@ def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
     return count
 
 
-@compiled
+@dispatcher_of
 def raise_oldest(arrays: Arrays, position: Int) -> Int:
     """The first active position at or after ``position``; the next position if there is none."""
     arrays = _borrowed(arrays)
@@ -1064,7 +1056,7 @@ def _clear_bit(arrays: Arrays, position: Int) -> None:
         arrays.dirty[row] = 1
 
 
-@compiled
+@dispatcher_of
 def extend_leaves(
     arrays: Arrays, first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array
 ) -> tuple[Int, Int, bool]:
@@ -1100,7 +1092,7 @@ def extend_leaves(
     return start, count, swapped
 
 
-@compiled
+@dispatcher_of
 def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
     """Hash all levels of a tree. ``levels`` begins with ``count`` nodes, a power of two; their parents follow, and so
     on."""
@@ -1112,7 +1104,7 @@ def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
         count >>= 1
 
 
-@compiled
+@dispatcher_of
 def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_key: Array, lanes: Lanes) -> Int:
     """Find the ends of up to 32 entries, and hash all nodes of the tree over them. ``nodes`` must be zero at first.
 
@@ -1142,7 +1134,7 @@ def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_ke
     return most
 
 
-@compiled
+@dispatcher_of
 def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, key: Array, lanes: Lanes) -> None:
     """Hash the nodes of the upper tree above the changed twig roots, whose indices are ascending.
 
@@ -1170,7 +1162,7 @@ def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, ke
 # --- back, and again ------------------------------------------------------------------------------------------------
 
 
-@compiled
+@dispatcher_of
 def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
     """Write the start offset and length of each key in the undo data to ``starts`` and ``lengths``.
 
@@ -1189,7 +1181,7 @@ def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
     return count
 
 
-@compiled
+@dispatcher_of
 def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
     """Undo a block: restore the former record of every key in the undo data, and drop the positions from ``end`` on."""
     arrays = _borrowed(arrays)
@@ -1223,7 +1215,7 @@ def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes
     arrays.counters[0] = end
 
 
-@compiled
+@dispatcher_of
 def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
     """Write the start offset of each concatenated encoded entry, and the lengths of its key and value, to the last
     three arguments."""
@@ -1288,7 +1280,7 @@ def _replay_entry(
     arrays.counters[0] = position + 1
 
 
-@compiled
+@dispatcher_of
 def replay_entries(
     arrays: Arrays,
     data: Array,
@@ -1324,7 +1316,7 @@ def replay_entries(
         gone += 1
 
 
-@compiled
+@dispatcher_of
 def active_slots(arrays: Arrays, slots: Array) -> Int:
     """Write the slots of all active entries to ``slots``, in the order of the entries. Returns their number."""
     arrays = _borrowed(arrays)
@@ -1337,7 +1329,7 @@ def active_slots(arrays: Arrays, slots: Array) -> Int:
     return count
 
 
-@compiled
+@dispatcher_of
 def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
     """Sort slots by the whole hashes of their keys. They are sorted by the hashes' prefixes already."""
     arrays = _borrowed(arrays)
@@ -1348,7 +1340,7 @@ def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
             j -= 1
 
 
-@compiled
+@dispatcher_of
 def _is_slot_below(arrays: Arrays, a: Int, b: Int) -> bool:
     _hash_record(arrays, np.int64(arrays.offsets[a]))
     first = arrays.scratch[64:96].copy()

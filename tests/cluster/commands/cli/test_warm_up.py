@@ -17,12 +17,15 @@ ROOT = Path(__file__).resolve().parents[4]
 LEFT = """
 from numba.core.registry import CPUDispatcher
 from cluster.commands.cli.warm_up import warm_up
+from validator.primitives.compiled import Kernel
 from validator.scheduler import order, overflow
 from validator.state.engines import kernels as state_kernels
 
 warm_up()
 for module in (order, overflow, state_kernels):
     for name, found in sorted(vars(module).items()):
+        if isinstance(found, Kernel):
+            found = found.dispatcher
         if isinstance(found, CPUDispatcher) and not found.signatures:
             print(f"{module.__name__}.{name}")
 """
