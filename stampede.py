@@ -29,7 +29,7 @@ from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.commands.run.control_client import ControlClient
-from cluster.commands.run.scenario_run import finish
+from cluster.commands.run.ending import finish
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts

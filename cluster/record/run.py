@@ -25,7 +25,6 @@ from cluster.record.finalizations import Finalizations
 from cluster.record.host_info import machine
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
-from cluster.scenario.files import scenario_hash
 from cluster.scenario.sections.faults import EVERYBODY, Facts, facts_of
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from consensus.messages import VoteKind
@@ -703,6 +702,8 @@ class RunRecord:
 
 def about_run(record: RunRecord) -> dict[str, Any]:
     """What identifies a run, as in ``result.json``."""
+    from cluster.scenario.files import scenario_hash  # what reads files, which a host does not
+
     return {
         "scenario": record.scenario.name,
         "backend": record.backend,

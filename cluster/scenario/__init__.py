@@ -7,8 +7,12 @@ reference of its fields.
 
 from __future__ import annotations
 
-from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
+from typing import TYPE_CHECKING, Any
+
 from cluster.scenario.model import Scenario
+
+if TYPE_CHECKING:
+    from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
 
 __all__ = [
     "Scenario",
@@ -18,3 +22,12 @@ __all__ = [
     "minimal_fields",
     "scenario_from",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What reads and writes files is loaded when it is asked for: a host gets its scenario from its driver."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from cluster.scenario import files
+
+    return getattr(files, name)

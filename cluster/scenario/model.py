@@ -11,7 +11,6 @@ from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
 from cluster.scenario.genesis import check_genesis
 from cluster.scenario.network import Network
-from cluster.scenario.overrides import Change, apply_changes
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.chain import ChainSection
@@ -254,6 +253,8 @@ class Scenario(Section):
 
         ``context`` is that of a validation that executes the scenario's code (``EXECUTES``).
         """
+        from cluster.scenario.overrides import Change, apply_changes  # they read YAML, which a host does not
+
         data = self.model_dump(mode="json", exclude_unset=True, exclude={"forks"})
         for position, fork in enumerate(self.forks[: number + 1]):
             try:

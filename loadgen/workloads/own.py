@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cache, lru_cache
 from inspect import isabstract
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
@@ -46,8 +46,6 @@ FACTS: Final = ("is_runner", "is_deployer", "is_attack", "actor_percent")
 KEPT_KINDS: Final = 64
 EXECUTES: Final[Mapping[str, bool]] = {"executes": True}
 """The context of pydantic's validation in which a plan's own code is executed, to check all of it."""
-SHIPPED: Final = frozenset(base for kind in WORKLOADS.shipped.values() for base in kind.__mro__)
-"""The workload classes that ship, and what they are derived from."""
 
 
 def executes(info: ValidationInfo) -> bool:
@@ -94,10 +92,16 @@ def facts_of(workload: str | OwnWorkload) -> Facts:
     return Facts(kind.name, *(getattr(kind, fact) for fact in FACTS))
 
 
+@cache
+def _shipped() -> frozenset[type]:
+    """The workload classes that ship, and what they are derived from."""
+    return frozenset(base for kind in WORKLOADS.shipped.values() for base in kind.__mro__)
+
+
 @lru_cache(maxsize=KEPT_KINDS)
 def _written_facts(own: OwnWorkload) -> Facts:
     with one_line(own.file):
-        found = [each for each in classes_of(own.source, own.file, SHIPPED) if Workload in each.lineage]
+        found = [each for each in classes_of(own.source, own.file, _shipped()) if Workload in each.lineage]
         kind = _only({each.name: each.is_abstract for each in found}, own.file)
         (chosen,) = (each for each in found if each.name == kind)
         values = {fact: _written(chosen, fact, own.file) for fact in FACTS}

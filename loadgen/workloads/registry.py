@@ -1,38 +1,31 @@
-"""The workloads of scenarios, by name."""
+"""The workloads of scenarios, by name. A process loads those that it asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any, Final
 
 from loadgen.workloads.attacks.registry import ATTACKS
 from loadgen.workloads.base import Workload
-from loadgen.workloads.churn import Churn
-from loadgen.workloads.flood import Flood
-from loadgen.workloads.governance import Governance
-from loadgen.workloads.heartbeat import Heartbeat
-from loadgen.workloads.limits import Limits
-from loadgen.workloads.program import Program
-from loadgen.workloads.runner import Runner
-from loadgen.workloads.transfer import Transfer
-from loadgen.workloads.watch import Watch
 from validator.primitives.offered import Unusable, expect_class, offered
 from validator.primitives.user_file import UserFileError
 
-USUAL: Final[tuple[type[Workload[Any]], ...]] = (
-    Heartbeat,
-    Flood,
-    Churn,
-    Transfer,
-    Limits,
-    Program,
-    Runner,
-    Governance,
-    Watch,
-)
+USUAL: Final = {
+    "heartbeat": "heartbeat.Heartbeat",
+    "flood": "flood.Flood",
+    "churn": "churn.Churn",
+    "transfer": "transfer.Transfer",
+    "limits": "limits.Limits",
+    "program": "program.Program",
+    "runner": "runner.Runner",
+    "governance": "governance.Governance",
+    "watch": "watch.Watch",
+}
+"""The class of each workload that is no attack, below this package, by name."""
 
 GROUP: Final = "stampede.workloads"
 """The group of entry points by which installed packages add workloads."""
@@ -42,11 +35,31 @@ class WorkloadError(UserFileError):
     """A workload that does not ship is invalid, or has raised an exception."""
 
 
+class _Shipped(Mapping[str, type[Workload[Any]]]):
+    """The workloads that ship, which are loaded when they are asked for."""
+
+    _places: Final = USUAL | ATTACKS
+
+    def __getitem__(self, name: str) -> type[Workload[Any]]:
+        module, _, kind = self._places[name].rpartition(".")
+        found: type[Workload[Any]] = getattr(import_module(f"{__package__}.{module}"), kind)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 class _Workloads(Mapping[str, type[Workload[Any]]]):
     """The workloads that ship, and those of installed packages, which are loaded when they are asked for."""
 
     def __init__(self) -> None:
-        self.shipped: Final = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
+        self.shipped: Final = _Shipped()
 
     @cached_property
     def _installed(self) -> dict[str, list[EntryPoint]]:
@@ -55,7 +68,7 @@ class _Workloads(Mapping[str, type[Workload[Any]]]):
 
     def __getitem__(self, name: str) -> type[Workload[Any]]:
         """Raises :class:`KeyError` for an unknown name, and :class:`WorkloadError` for an invalid class."""
-        return self.shipped.get(name) or _loaded(name, self._installed[name])
+        return self.shipped[name] if name in self.shipped else _loaded(name, self._installed[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self.shipped or name in self._installed

@@ -521,3 +521,28 @@ def test_a_server_that_stalls_hides_nothing_from_an_open_loop(tmp_path: Path) ->
     assert sends["flood"].late == 0
     assert sends["transfer"].late >= 10
     assert gaps["transfer"] == 40, "whatever became of the turns before"
+
+
+LOADED = """
+import sys
+sys.argv[1:] = {arguments!r}
+from loadgen import locust_process
+if not locust_process.needs_web(sys.argv):
+    locust_process.load_less()
+import locust.main, loadgen.locustfile
+print("flask" in sys.modules, "pycparser" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loads"),
+    [
+        (["--locustfile", "a.py", "--headless"], "False False"),
+        (["--locustfile", "a.py", "--autostart"], "True True"),
+        (["--locustfile", "a.py,b.py", "--headless"], "True True"),
+    ],
+)
+def test_a_locust_without_a_web_page_loads_no_web_server(arguments: list[str], loads: str) -> None:
+    command = [sys.executable, "-c", LOADED.format(arguments=arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == loads

@@ -5,3 +5,13 @@ another Python (:func:`~.again.execute`). :mod:`~.bisect` compares two traces an
 each validator of a run that diverged; :mod:`~.describe` puts it into words. :mod:`~.evidence` judges proofs of
 misbehaviour, some of which need an execution.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+MODULE: Final = "cluster.audit.reexecution.follower"
+END: Final = b"end"
+"""The last line that a follower reads."""
+ASIDE: Final = "aside"
+"""The argument of a follower during a live run."""

@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from cluster.audit.chains import longest_chain
+from cluster.audit.reexecution import END, MODULE
 from cluster.audit.reexecution.evidence import invalid_blocks
-from cluster.audit.reexecution.follower import END, MODULE
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.specified.differences import of_receipts
 from cluster.common.checkout import HASH_SEED_VARIABLE, ROOT, other_hash_seed, own_environment

@@ -25,15 +25,13 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from cluster.audit.reexecution import ASIDE, END
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archive import ARCHIVE_MAGIC, Reexecuted, items_of
 from cluster.record.genesis_file import from_json
 from validator.chain.genesis import Genesis
 
-MODULE: Final = "cluster.audit.reexecution.follower"
-END: Final = b"end"
-ASIDE: Final = "aside"
 NICENESS: Final = 19
 TELL_EVERY_S: Final = 0.5
 

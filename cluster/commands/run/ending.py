@@ -1,8 +1,12 @@
-"""The end of a judged run: checks and verdict on the terminal, and what the outputs of a command show
-(:mod:`cluster.commands.console.outputs`)."""
+"""The end of a run: its books, its verdict, and the files, the text and the outputs that show it.
+
+A process loads this module once the run is over: no testnet waits for the judge and the report.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -10,17 +14,69 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cluster.audit.books import keep_books
+from cluster.audit.reexecution.again import execute_again
 from cluster.audit.reexecution.describe import lines
 from cluster.checks.kind import Judged
-from cluster.checks.verdict import Verdict
+from cluster.checks.run import Judge, judge_run
+from cluster.checks.verdict import Check, Verdict
 from cluster.commands.console.outputs import Ending, Part
 from cluster.commands.console.terminal import STYLES
+from cluster.commands.run.reasons import note_reasons
 from cluster.common.checkout import version
-from cluster.common.outcome import SIGNS, Outcome
+from cluster.common.errors import BadInput
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import SIGNS, Outcome, worst
+from cluster.record.run import RunRecord
 from cluster.report.junit import run_xml
-from cluster.report.results import result_of
+from cluster.report.results import finish_run, result_of
 from cluster.report.tables import tiles
 from cluster.scenario.files import scenario_hash
+
+
+def finish(
+    record: RunRecord,
+    folder: Path,
+    interrupts: Interrupts,
+    scenario_path: Path | None = None,
+    judge: Judge | None = None,
+    is_again: bool = False,
+) -> Judged:
+    """Judge a run and write its folder. After a signal, the run counts as interrupted.
+
+    The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`), and so are those
+    in which programs failed (:mod:`cluster.commands.run.reasons`).
+    If the signal comes during the writing, all files are written again, so that files and exit code agree. If a file
+    cannot be written, the verdict is at best inconclusive, and the others say so.
+    """
+    if not record.interrupted and not interrupts.seen:
+        execute_again(record, folder)
+    books = keep_books(record)
+    if not record.interrupted and not interrupts.seen:
+        note_reasons(books)
+    while True:
+        record.interrupted = record.interrupted or interrupts.seen
+        judged = judge_run(record, books, judge)
+        try:
+            finish_run(record, folder, scenario_path, judged, is_again=is_again)
+        except BadInput as error:
+            judged.verdict = _unwritten(judged.verdict, str(error))
+            with suppress(BadInput):
+                finish_run(record, folder, scenario_path, judged, is_again=is_again)
+            return judged
+        if record.interrupted or not interrupts.seen:
+            return judged
+
+
+def _unwritten(verdict: Verdict, problem: str) -> Verdict:
+    """The verdict of a run of which a file could not be written: at best inconclusive. ``problem`` is the reason."""
+    checks = tuple(
+        check
+        if check.name != "no_problems"
+        else Check(check.name, worst([check.verdict, Outcome.INCONCLUSIVE]), f"{problem}; {check.detail}")
+        for check in verdict.checks
+    )
+    return replace(verdict, outcome=worst([verdict.outcome, Outcome.INCONCLUSIVE]), checks=checks)
 
 
 def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str, quiet: bool = False) -> None:

@@ -8,45 +8,40 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rich.console import Console
 
-from cluster.audit.books import keep_books
-from cluster.audit.figures import Failure
-from cluster.audit.reexecution.again import execute_again
-from cluster.checks.kind import Judged
-from cluster.checks.run import Judge, judge_run
-from cluster.checks.verdict import Check, Verdict
 from cluster.commands.console.crashes import crash_kept
 from cluster.commands.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.commands.console.terminal import Progress
-from cluster.commands.run.ending import ending_of, print_kept, print_traces, print_verdict
-from cluster.commands.run.reasons import note_reasons
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import all_tried
 from cluster.common.interrupts import Interrupts
-from cluster.common.outcome import Outcome, worst
+from cluster.common.outcome import Outcome
 from cluster.common.plugins import TRACERS, expect_function, load_named
 from cluster.live.handover import handover
 from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.archive import BlockRecord
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, point_latest, run_folder
 from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest, Step
-from cluster.report.results import finish_run, leave_unjudged, reproduce_command
-from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, parse_setting
 from validator.chain.genesis import GenesisError
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
+
+if TYPE_CHECKING:
+    from cluster.audit.figures import Failure
+    from cluster.checks.kind import Judged
+    from cluster.checks.run import Judge
+    from cluster.record.archive import BlockRecord
 
 STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
@@ -190,27 +185,30 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
             finally:
                 progress.close()
             known.is_driven = True
+            from cluster.commands.run import ending  # it loads the judge and the report, for which no testnet waits
+            from cluster.report import results, run_index
+
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
-            judged = finish(record, folder, interrupts, source, planned.judge, planned.is_again)
+            judged = ending.finish(record, folder, interrupts, source, planned.judge, planned.is_again)
             handover.finish(folder)
         try:
             if not planned.is_again:
                 point_latest(folder)
-            refresh_index(folder)
+            run_index.refresh_index(folder)
         except OSError as error:
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
         report = folder / REPORT_FILE
-        reproduce = reproduce_command(record, folder, source)
-        print_verdict(console, judged.verdict, report if report.exists() else None, reproduce, outputs.quiet)
+        reproduce = results.reproduce_command(record, folder, source)
+        ending.print_verdict(console, judged.verdict, report if report.exists() else None, reproduce, outputs.quiet)
         with all_tried() as trying:
             with trying():
-                outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
+                outputs.write(ending.ending_of(judged, reproduce, datetime.now(UTC)))
             if tracer is not None:
                 books = judged.books
-                print_traces(console, *tracer.finish(books.record, books.chain, books.reasons), outputs.quiet)
+                ending.print_traces(console, *tracer.finish(books.record, books.chain, books.reasons), outputs.quiet)
             if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
-                print_kept(console, folder / ENDPOINTS_FILE)
+                ending.print_kept(console, folder / ENDPOINTS_FILE)
                 interrupts.wait_for_one()
     return judged
 
@@ -233,13 +231,16 @@ class _Known:
         """Judge what the driver collected. What cannot be judged is written without a verdict."""
         if self.record is None:
             return
+        from cluster.commands.run import ending
+        from cluster.report import results, run_index
+
         try:
             if not self.is_driven and self.record.validators:
-                finish(self.record, self.folder, self.interrupts, judge=self.judge)
+                ending.finish(self.record, self.folder, self.interrupts, judge=self.judge)
         finally:
-            leave_unjudged(self.record, self.folder, f"the harness crashed: {reason}")
+            results.leave_unjudged(self.record, self.folder, f"the harness crashed: {reason}")
         point_latest(self.folder)
-        refresh_index(self.folder)
+        run_index.refresh_index(self.folder)
 
 
 class Tracer(Protocol):
@@ -303,40 +304,6 @@ def drive(
     return live_testnet(request, observer, interrupts, stopping, live.served)
 
 
-def finish(
-    record: RunRecord,
-    folder: Path,
-    interrupts: Interrupts,
-    scenario_path: Path | None = None,
-    judge: Judge | None = None,
-    is_again: bool = False,
-) -> Judged:
-    """Judge a run and write its folder. After a signal, the run counts as interrupted.
-
-    The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`), and so are those
-    in which programs failed (:mod:`cluster.commands.run.reasons`).
-    If the signal comes during the writing, all files are written again, so that files and exit code agree. If a file
-    cannot be written, the verdict is at best inconclusive, and the others say so.
-    """
-    if not record.interrupted and not interrupts.seen:
-        execute_again(record, folder)
-    books = keep_books(record)
-    if not record.interrupted and not interrupts.seen:
-        note_reasons(books)
-    while True:
-        record.interrupted = record.interrupted or interrupts.seen
-        judged = judge_run(record, books, judge)
-        try:
-            finish_run(record, folder, scenario_path, judged, is_again=is_again)
-        except BadInput as error:
-            judged.verdict = _unwritten(judged.verdict, str(error))
-            with suppress(BadInput):
-                finish_run(record, folder, scenario_path, judged, is_again=is_again)
-            return judged
-        if record.interrupted or not interrupts.seen:
-            return judged
-
-
 def _lasting(duration_s: int, changes: Sequence[Change]) -> list[Change]:
     """The change that sets a run's duration. Raises :class:`BadInput` if ``changes`` set the run's end, too."""
     for change in changes:
@@ -349,17 +316,6 @@ def _known_end(scenario: Scenario, live: LiveOptions) -> int | None:
     """The height at which the load will stop; ``None`` if it is not known."""
     is_timed = live.run_until_stopped or scenario.stop.duration_s is not None
     return None if is_timed else scenario.stop.height
-
-
-def _unwritten(verdict: Verdict, problem: str) -> Verdict:
-    """The verdict of a run of which a file could not be written: at best inconclusive. ``problem`` is the reason."""
-    checks = tuple(
-        check
-        if check.name != "no_problems"
-        else Check(check.name, worst([check.verdict, Outcome.INCONCLUSIVE]), f"{problem}; {check.detail}")
-        for check in verdict.checks
-    )
-    return replace(verdict, outcome=worst([verdict.outcome, Outcome.INCONCLUSIVE]), checks=checks)
 
 
 @contextmanager

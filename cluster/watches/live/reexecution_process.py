@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from cluster.audit.reexecution.follower import ASIDE, END, MODULE
+from cluster.audit.reexecution import ASIDE, END, MODULE
 from cluster.common.checkout import ROOT, own_environment
 from cluster.record.archive import Reexecuted
 from cluster.record.chain_store import FileBlocks

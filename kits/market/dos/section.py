@@ -22,7 +22,7 @@ from validator.primitives.params import DEFAULTS
 Grade = Literal["A", "B", "C", "D", "F"]
 GRADES: Final[tuple[Grade, ...]] = ("A", "B", "C", "D", "F")
 """The grades, best first."""
-ATTACK_NAMES: Final = tuple(attack.name for attack in ATTACKS)
+ATTACK_NAMES: Final = tuple(ATTACKS)
 DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "lateness_p99_added": (1, 3, 8, 20),
     "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
-from cluster.commands.run.scenario_run import finish
+from cluster.commands.run.ending import finish
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts

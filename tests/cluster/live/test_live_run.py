@@ -29,7 +29,7 @@ import urllib3
 import yaml
 
 from cluster.audit.chains import longest_chain
-from cluster.audit.reexecution import follower
+from cluster.audit.reexecution import MODULE
 from cluster.checks.run import check_run
 from cluster.common import errors
 from cluster.common.outcome import Outcome
@@ -119,7 +119,7 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
         seen.update(family)
-        for process in family - processes.with_argument(follower.MODULE):
+        for process in family - processes.with_argument(MODULE):
             with suppress(ProcessLookupError):
                 niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 
@@ -416,13 +416,13 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from pathlib import Path
-from cluster.commands.run import scenario_run
+from cluster.commands.run import ending
 from cluster.commands.cli.main import main
 from cluster.live.driver import driver, ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
 moment = sys.argv.pop(1)
-judge_run = scenario_run.judge_run
+judge_run = ending.judge_run
 
 def interrupted_judge_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
@@ -433,7 +433,7 @@ def crash(driver, hosts):
         raise KeyError("planted")
 
 if moment == "late":
-    scenario_run.judge_run = interrupted_judge_run
+    ending.judge_run = interrupted_judge_run
 if moment == "crash":
     driver.Driver._sample = crash
 sys.exit(main())

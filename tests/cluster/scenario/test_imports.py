@@ -16,7 +16,30 @@ RUNS_ONE = (
     "validator.pvm.runtime.machine",
 )
 """What only a node needs, or a scenario that names a behaviour or a planted bug."""
-HOSTS_NEED_NOT = ("cluster.checks", "cluster.misbehaviour.byzantine", "kits", "loadgen.client", "spec")
+HOSTS_NEED_NOT = (
+    "cluster.audit.books",
+    "cluster.checks",
+    "cluster.misbehaviour.byzantine",
+    "cluster.scenario.files",
+    "kits",
+    "loadgen.client",
+    "loadgen.workloads.attacks.lane",
+    "loadgen.workloads.flood",
+    "numba",
+    "spec",
+    "yaml",
+)
+DRIVERS_NEED_NOT = (
+    "cluster.audit.books",
+    "cluster.checks",
+    "cluster.report",
+    "jinja2",
+    "loadgen.workloads.attacks.lane",
+    "numba",
+    "spec.block",
+)
+"""What a live run needs from its first block on, or at its end."""
+LOADS_NEED_NOT = ("cluster", "loadgen.workloads.attacks.lane", "loadgen.workloads.flood", "numba", "numpy", "yaml")
 
 
 def loaded_by(statement: str, forbidden: tuple[str, ...]) -> list[str]:
@@ -32,6 +55,31 @@ def test_reading_a_scenario_imports_nothing_that_runs_it() -> None:
 
 def test_a_host_imports_what_it_runs() -> None:
     assert loaded_by("import cluster.live.host.host", HOSTS_NEED_NOT) == []
+
+
+def test_a_driver_starts_a_testnet_without_the_judge() -> None:
+    started = "import cluster.commands.run.scenario_run, cluster.watches.live.audited_testnet"
+    assert loaded_by(started, DRIVERS_NEED_NOT) == []
+    assert "cluster.report" in loaded_by(f"{started}\nimport cluster.commands.run.ending", DRIVERS_NEED_NOT)
+
+
+def test_a_load_imports_the_workloads_that_it_runs() -> None:
+    assert loaded_by("import loadgen.run", LOADS_NEED_NOT) == []
+    flood = "{'chain_id': 'a', 'seed': 1, 'endpoints_file': 'a', 'stats_file': 'b', 'run_time_s': 1, 'params': {}, "
+    flood += "'load': {'users': [{'workload': 'flood'}]}}"
+    reads = f"from loadgen.runplan import RunPlan; RunPlan.model_validate({flood})"
+    assert loaded_by(reads, LOADS_NEED_NOT) == ["loadgen.workloads.flood"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "loads"),
+    [
+        ("from validator.scheduler.fairness import rounded_weight", []),
+        ("from validator.scheduler.fairness import rounded_weight; rounded_weight(1, 2, 3, 4)", ["numba"]),
+    ],
+)
+def test_the_compiler_is_loaded_for_the_first_call(statement: str, loads: list[str]) -> None:
+    assert loaded_by(statement, ("numba",)) == loads
 
 
 @pytest.mark.kits

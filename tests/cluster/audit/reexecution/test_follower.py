@@ -15,8 +15,9 @@ from queue import SimpleQueue
 import msgspec
 import pytest
 
+from cluster.audit.reexecution import MODULE
 from cluster.audit.reexecution import reexecutor as module
-from cluster.audit.reexecution.follower import MODULE, Orders, follow
+from cluster.audit.reexecution.follower import Orders, follow
 from cluster.audit.reexecution.reexecutor import NOTEWORTHY_S, Measured, Reexecution, Reexecutor
 from cluster.common.checkout import ROOT
 from cluster.record.archive import BlockRecord, Reexecuted

@@ -13,7 +13,7 @@ import pytest
 from cluster.commands.cli.main import main
 from cluster.commands.drills.drill_run import run_drill
 from cluster.commands.drills.kinds.restart_all import RestartAll
-from cluster.commands.run import scenario_run
+from cluster.commands.run import ending
 from cluster.commands.run.attaching import NOBODY_CAME
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
@@ -134,7 +134,7 @@ def test_what_a_crash_of_the_checks_left_is_judged(
     scenario, folder = tmp_path / "judged.yaml", tmp_path / "run"
     scenario.write_text(json.dumps(SMALL))
     with monkeypatch.context() as broken:
-        broken.setattr(scenario_run, "judge_run", lambda *_: 1 / 0)
+        broken.setattr(ending, "judge_run", lambda *_: 1 / 0)
         assert main(["run", str(scenario), "--backend", "sim", "--out", str(folder)]) == ExitCode.CRASH
     assert read_result(folder)["verdict"] == Outcome.INCONCLUSIVE
     assert judge(folder) == ExitCode.PASS

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from cluster.commands.cli.main import main
-from cluster.commands.run import scenario_run
+from cluster.commands.run import ending, scenario_run
 from cluster.common.checkout import version
 from cluster.common.errors import ExitCode
 from cluster.common.files import write_atomically
@@ -239,8 +239,8 @@ def before_each_call(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, wo
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (scenario_run, "finish_run"),
-        (scenario_run, "judge_run"),
+        (ending, "finish_run"),
+        (ending, "judge_run"),
         (results, "write_atomically"),
         (results, "render_report"),
     ],
@@ -259,7 +259,7 @@ def test_signals_while_it_is_judged_and_written_lose_nothing(
 
 
 def test_a_signal_after_everything_is_written_changes_nothing(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_each_call(monkeypatch, scenario_run, "print_verdict", lambda: os.kill(os.getpid(), signal.SIGINT))
+    before_each_call(monkeypatch, ending, "print_verdict", lambda: os.kill(os.getpid(), signal.SIGINT))
     assert simulate(scenario, "--out", "out") == ExitCode.PASS
     assert result(Path("out"))["verdict"] == "pass"
 

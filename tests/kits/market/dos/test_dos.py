@@ -46,7 +46,7 @@ def scenario(**fields: Any) -> Scenario:
 
 def test_each_attack_runs_beside_the_same_users_without_it() -> None:
     plan = make_plan(scenario(), [], make_variants(scenario(), [], []), (1, 2), is_quick=False)
-    assert plan.attacks == tuple(attack.name for attack in ATTACKS)
+    assert plan.attacks == tuple(ATTACKS)
     assert set(plan.attacks) == {name for name, workload in WORKLOADS.items() if workload.is_attack}
     assert len(plan.trials) == len(set(plan.trials)) == 2 * (1 + len(ATTACKS))
     assert plan.window == WINDOW
