@@ -52,6 +52,7 @@ def lanes(size: Size) -> list[Lane]:
         Metric("blocks_per_second", "blocks/s, live, idle", 20),
         Metric("finality_latency_ms", "ms p50, live, idle"),
         Metric("startup_seconds", "s to the first block, live", 8, at_least=False),
+        Metric("startup_core_seconds", "processor s of all processes to the first block, live"),
         Metric("memory_mb", "MB a host of one validator"),
     ]
     loaded = [
@@ -80,7 +81,7 @@ def lanes(size: Size) -> list[Lane]:
 
 
 def _idle(found: Figures) -> list[float]:
-    names = ("blocks_per_second", "finality_latency_p50_ms", "startup_seconds", "memory_max_mb")
+    names = ("blocks_per_second", "finality_latency_p50_ms", "startup_seconds", "startup_core_seconds", "memory_max_mb")
     return [found[name] for name in names]
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+import psutil
 from reporting import Size, Unavailable, folder
 
 from cluster.checks.kind import Judged
 from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
-from cluster.record.run import RunObserver, RunRecord, RunRequest
+from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario
 
 Figures = Mapping[str, float]
@@ -61,11 +63,36 @@ def scenario_of(
 
 
 def live_figures(scenario: Scenario, size: Size) -> Figures:
-    """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
+    """The figures of a live run, with ``startup_core_seconds``. Its folder is removed. Raises :class:`Unavailable`."""
     from cluster.watches.live.audited_testnet import run_live  # simulated runs need nothing of it
 
+    startup = _Startup()
     with folder() as path:
-        return figures_of(run_live(RunRequest(scenario, SEED, COMMIT, path), RunObserver(on_notice=print)), size)
+        record = run_live(RunRequest(scenario, SEED, COMMIT, path), RunObserver(startup.look, print))
+        return {**figures_of(record, size), "startup_core_seconds": startup.core_seconds}
+
+
+class _Startup:
+    """Measures the processor time from the start of a live run to its first final block."""
+
+    def __init__(self) -> None:
+        self._before_s = family_core_seconds()
+        self.core_seconds = 0.0
+        """The time of this process and of all that it started, up to the first sample that has a final block."""
+
+    def look(self, sample: Sample) -> None:
+        if not self.core_seconds and any(sample.heights):
+            self.core_seconds = family_core_seconds() - self._before_s
+
+
+def family_core_seconds() -> float:
+    """The processor time of this process and of its descendants, those included that have ended."""
+    myself, found = psutil.Process(), 0.0
+    for process in (myself, *myself.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            found += times.user + times.system + times.children_user + times.children_system
+    return found
 
 
 def simulated(scenario: Scenario, seed: int = SEED, shortcuts: bool = False) -> RunRecord:
