@@ -20,6 +20,7 @@ CREATE, DELETE = "/get_or_create_runtime_env", "/delete_runtime_env_if_possible"
 VARIABLES = "env_vars"
 HEADERS_LIMIT, BODY_LIMIT = 100, 1 << 20
 LOOK_EVERY_S = 1.0
+PATIENCE_S = 10.0
 ENVIRONMENT, STATUS, ERROR, CONTEXT = 1, 1, 2, 3
 """Numbers of fields: of a request, and of its reply."""
 FAILED = 1
@@ -74,7 +75,7 @@ def _text(field: int, text: str) -> bytes:
 
 
 class _Requests(socketserver.StreamRequestHandler):
-    timeout = LOOK_EVERY_S
+    timeout = PATIENCE_S
 
     def handle(self) -> None:
         """Answer one request, and end the connection."""
@@ -92,11 +93,15 @@ class _Requests(socketserver.StreamRequestHandler):
         self.wfile.write(f"{head}Connection: close\r\n\r\n".encode() + body)
 
 
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+
 def main() -> None:
     """Entry of the process. It ends with its raylet."""
     raylet = os.getppid()
     options = dict(each.split("=", 1) for each in sys.argv if each.startswith("--") and "=" in each)
-    with socketserver.TCPServer((options["--node-ip-address"], 0), _Requests) as server:
+    with _Server((options["--node-ip-address"], 0), _Requests) as server:
         path = f"{options['--session-dir']}/{PORT}_{options['--node-id']}"
         with open(f"{path}.new", "w", encoding="ascii") as file:
             file.write(str(server.server_address[1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +35,9 @@ class Later(ModuleType):
 def load_later(*names: str) -> None:
     """Have modules that are not loaded yet load once they are used."""
     for name in names:
-        sys.modules.setdefault(name, Later(name))
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            sys.modules[name] = later = Later(name)
+            later.__spec__ = spec  # whoever looks for the library finds it
 
 
 def main() -> None:

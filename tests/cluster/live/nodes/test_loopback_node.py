@@ -178,10 +178,12 @@ def test_rays_own_agent_has_the_same_paths_and_file() -> None:
 
 
 WORKER = """
+import importlib.util
 import sys
 import ray
 loaded = [name for name in {unused!r} if "__path__" in vars(sys.modules[name])]
 print(__name__, sys.argv[1:], __file__ == sys.argv[0], loaded)
+assert importlib.util.find_spec("jsonschema") is not None
 import jsonschema
 print(jsonschema.validate.__module__, sys.modules["jsonschema"].__name__)
 """
