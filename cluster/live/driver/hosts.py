@@ -44,8 +44,6 @@ T = TypeVar("T")
 
 LOOK_S: Final = 0.2
 """How long a round waits for answers."""
-LOOK_BEFORE_BLOCKS_S: Final = 0.05
-"""The same before the first block: hosts that are not up yet do not answer, and others wait for the next round."""
 NODE_ENDS_WITHIN_S: Final = 2.0
 """A node that shuts down ends its actors first, and itself within this time."""
 ORDER_TIMEOUT_S: Final = 5.0
@@ -276,8 +274,7 @@ class Hosts:
                 host.question = self._next_question(host, starts)
         questions = {host.question: host for host in self.all if host.question is not None and not host.is_paused}
         if questions:
-            wait_s = LOOK_S if height else LOOK_BEFORE_BLOCKS_S
-            answered, _ = self._session.ray.wait(list(questions), num_returns=len(questions), timeout=wait_s)
+            answered, _ = self._session.ray.wait(list(questions), num_returns=len(questions), timeout=LOOK_S)
             for question in answered:
                 host = questions[question]
                 host.question = None
