@@ -40,10 +40,10 @@ from cluster.local_chain.chain import Chain
 from cluster.record.folder import ENDPOINTS_FILE, run_folder
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
-from cluster.scenario import Scenario, change_scenario, scenario_from
-from cluster.scenario import load_scenario as _load_scenario
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import Gate, opened
-from cluster.scenario.files import execute_own_code
+from cluster.scenario.files import change_scenario, execute_own_code, scenario_from
+from cluster.scenario.files import load_scenario as _load_scenario
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.watches.watched_simulation import simulate as _simulate
 

@@ -18,7 +18,7 @@ from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.web.server import serve
 from cluster.misbehaviour.planted import RunCounter
 from cluster.record.status import Tally
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import node_config
 from consensus.keys import Ed25519Scheme

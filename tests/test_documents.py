@@ -30,7 +30,7 @@ import yaml
 from cluster.commands.cli import main as cli
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import SIGNALS
-from cluster.scenario import change_scenario, load_scenario, scenario_from
+from cluster.scenario.files import change_scenario, load_scenario, scenario_from
 from tests.hangs import HANGS_AFTER_S
 from tests.validator.policies.own_policies import example
 from validator.primitives.types import parse_address

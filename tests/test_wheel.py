@@ -17,8 +17,7 @@ from cluster.commands.sweeps.drawing import random_scenario as generator
 from cluster.commands.sweeps.drawing.extremes import PROGRAMS
 from cluster.common.checkout import OWN_PACKAGES, check_working_directory
 from cluster.common.errors import BadInput
-from cluster.scenario import load_scenario
-from cluster.scenario.files import find_scenario
+from cluster.scenario.files import find_scenario, load_scenario
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
 from tests.repository.import_rules import MAY_IMPORT

@@ -24,7 +24,7 @@ from cluster.common.errors import BadInput
 from cluster.common.suggestions import meant_or_known
 from cluster.local_chain.bare_chain import DEVELOPER, FUNDS, Execution, LocalChain, PlayedBlock, decoded
 from cluster.local_chain.programs import ProgramFile, checked_program, read_program
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
 from validator.chain.block import Event as ChainEvent

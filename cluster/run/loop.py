@@ -39,7 +39,8 @@ from cluster.run.events import (
     Violation,
     is_answer,
 )
-from cluster.scenario import Scenario, fault_to_add
+from cluster.scenario import Scenario
+from cluster.scenario.files import fault_to_add
 
 ON_FAIL: Final = "by --stop-on-fail"
 """What the record of a run says that its first violation ended."""

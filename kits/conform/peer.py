@@ -39,9 +39,9 @@ from cluster.misbehaviour.planted import planted
 from cluster.record.folder import ENDPOINTS_FILE, claimed
 from cluster.record.genesis_file import from_json
 from cluster.record.status import Tally
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import code_of_genesis, pass_gate
-from cluster.scenario.files import find_scenario
+from cluster.scenario.files import find_scenario, load_scenario
 from cluster.scenario.genesis import validators_of
 from cluster.scenario.node_setup import node_config, parts_of
 from cluster.scenario.sections.validators import ExternalSection, split_address

@@ -144,7 +144,7 @@ def rendered(
     schedule: str | None = None,
 ) -> list[Manifest]:
     """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
-    from cluster.scenario import load_scenario
+    from cluster.scenario.files import load_scenario
     from kits.kubernetes.render import manifests, soak_manifests
     from kits.kubernetes.render.cron_job import check_schedule
     from kits.kubernetes.render.deployment import Deployment
@@ -162,8 +162,7 @@ def rendered(
 
 def _scheduled(plan: Plan, deployment: Deployment, path: Path, words: Sequence[str], times: str) -> list[Manifest]:
     """The manifests of a schedule for a plan. Raises :class:`BadInput`."""
-    from cluster.scenario import load_scenario
-    from cluster.scenario.files import find_scenario, scenario_text
+    from cluster.scenario.files import find_scenario, load_scenario, scenario_text
     from cluster.scenario.overrides import options_text
     from kits.kubernetes.client.rights import client_role
     from kits.kubernetes.render import manifests, scheduled_manifests

@@ -15,7 +15,7 @@ from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong
 from cluster.local_chain.programs import read_source
 from cluster.record import genesis_file
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from kits.conform import t8n_input
 from kits.conform.peer import read_secret
 from kits.explore.schedule import read_schedule

@@ -34,7 +34,7 @@ from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord, Sample
-from cluster.scenario import change_scenario
+from cluster.scenario.files import change_scenario
 from cluster.scenario.overrides import Change
 from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.watches.watched_simulation import simulate

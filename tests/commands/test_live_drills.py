@@ -37,7 +37,7 @@ from cluster.record.archive import decode_traces
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord, RunRequest
 from cluster.report.results import finish_run
-from cluster.scenario import change_scenario
+from cluster.scenario.files import change_scenario
 from cluster.scenario.overrides import Change
 from cluster.watches.live.audited_testnet import run_live
 from kits.market.siege import Siege

@@ -24,7 +24,7 @@ from cluster.live.driver.control_server import _payment
 from cluster.live.host.http import _parse_cursor, _parse_integer
 from cluster.live.web.addresses import PORTS_VARIABLE, ports_from
 from cluster.record.genesis_file import from_json
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 from cluster.scenario.overrides import parse_removal
 from cluster.scenario.sections.validators import split_address
 from kits.conform.t8n_input import read_genesis

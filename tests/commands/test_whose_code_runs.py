@@ -24,9 +24,9 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.live.handover import checkpoint
 from cluster.record.archive import GENESIS_FILE
 from cluster.record.folder import RESULT_FILE
-from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import RUN_FILES, Code, Gate, allowed_file, code_of, digest_of, opened
-from cluster.scenario.files import scenario_text
+from cluster.scenario.files import load_scenario, scenario_from, scenario_text
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.success import check_of
 from kits.measure.size import measuring

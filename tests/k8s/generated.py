@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.checkout import ROOT
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.overrides import parse_setting
 from kits.kubernetes.client.rights import client_role
 from kits.kubernetes.render import Deployment, Monitoring

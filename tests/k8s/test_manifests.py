@@ -26,7 +26,8 @@ import pytest
 import yaml
 
 from cluster.commands.cli import main as cli
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from kits.kubernetes.render import Deployment, Monitoring, manifests, soak_manifests
 from kits.kubernetes.render.objects import results_pod
 from kits.kubernetes.section import KubernetesSection

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from loadgen.workloads.base import Workload
 from loadgen.workloads.registry import WORKLOADS
 from validator.chain.transactions import SCRIPT_CODE

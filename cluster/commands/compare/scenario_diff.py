@@ -15,7 +15,8 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.strict_yaml import parse
 from cluster.common.wording import cut, printable
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.sections.packaged import with_sections
 
 SHOWN: Final = 5

@@ -16,7 +16,8 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.record.run import Backend, DrillRecord, RunObserver, RunRecord, RunRequest
-from cluster.scenario import Scenario, change_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario
 from cluster.scenario.overrides import Change, options_of
 
 

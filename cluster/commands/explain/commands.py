@@ -88,7 +88,7 @@ class Explain(ChangeOptions):
         from cluster.commands.explain.outline_output import print_outline, render_outline
         from cluster.commands.explain.picture import picture
         from cluster.common.files import write_for_user
-        from cluster.scenario import load_scenario
+        from cluster.scenario.files import load_scenario
 
         path = self.scenario
         scenario = load_scenario(path, self.changes)

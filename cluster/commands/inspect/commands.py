@@ -149,7 +149,7 @@ class Nodes(ChangeOptions):
 
     def run(self) -> int:
         from cluster.commands.inspect.nodes import page_of, print_nodes, read_cluster
-        from cluster.scenario import load_scenario
+        from cluster.scenario.files import load_scenario
 
         if self.scenario is None and self.changes:
             raise BadInput("--set and --unset change a scenario; expected its FILE, too")

@@ -20,8 +20,8 @@ from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RECORD_FILE, RESULT_FILE, claimed
 from cluster.record.run import RunRecord
 from cluster.record.saved import read_record
-from cluster.scenario import change_scenario
 from cluster.scenario.code.gate import code_of, code_of_genesis, pass_gate
+from cluster.scenario.files import change_scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import Change, options_of
 from consensus.keys import Ed25519Scheme

@@ -10,7 +10,8 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import is_seed
 from cluster.common.strict_yaml import NoYaml, parse
-from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario, scenario_from
 from cluster.scenario.overrides import Change
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from loadgen.workloads import LoadPlan, UserGroup

@@ -19,7 +19,8 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.record.run import RunObserver, RunRecord
-from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, minimal_fields, scenario_from
 from cluster.scenario.overrides import Change, differences
 from cluster.scenario.sections.forks import WHOLE, check_change, check_may_change
 from cluster.watches.watched_simulation import WatchedSimulation

@@ -10,7 +10,8 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, read_result, seed_of
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from cluster.common.shrinking import NoCandidate, Shrinker, value_at
 from cluster.common.strict_yaml import dump, parse
 from cluster.common.suggestions import unknown
 from cluster.common.wording import counted, quoted
-from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
-from cluster.scenario.files import execute_own_code
+from cluster.scenario.files import execute_own_code, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.watches.watched_simulation import simulate
 

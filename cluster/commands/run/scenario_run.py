@@ -30,8 +30,8 @@ from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, point_latest, run_folder
 from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest, Step
-from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.scenario.files import find_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, find_scenario, load_scenario
 from cluster.scenario.overrides import Change, parse_setting
 from validator.chain.genesis import GenesisError
 from validator.policies.own import PolicyError

@@ -10,9 +10,9 @@ from typing import Final
 from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.commands.sweeps.drawing.random_scenario import random_scenario
 from cluster.common.wording import quoted
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
-from cluster.scenario.files import scenario_hash
+from cluster.scenario.files import load_scenario, scenario_hash
 from cluster.scenario.overrides import Change, options_text
 
 SWEEP: Final = "sweep"

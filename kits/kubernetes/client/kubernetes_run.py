@@ -24,8 +24,8 @@ from cluster.record.folder import (
     unjudged_result,
 )
 from cluster.report.run_index import refresh_index
-from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.files import find_scenario, scenario_hash
+from cluster.scenario import Scenario
+from cluster.scenario.files import find_scenario, load_scenario, scenario_hash
 from cluster.scenario.overrides import Change
 from kits.kubernetes.client.cluster import Object, Place, connect
 from kits.kubernetes.client.errors import ClusterError

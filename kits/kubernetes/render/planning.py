@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from cluster.commands.sweeps.commands import seed_range
 from cluster.common.errors import BadInput
 from cluster.common.plugins import DEPLOYMENTS, expect_function, load_named, points
-from cluster.scenario import Scenario, change_scenario
-from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, find_scenario, scenario_text
 from cluster.scenario.overrides import Change, options_of
 from kits.kubernetes.names import FORMS, SCENARIO_PATH
 from kits.kubernetes.render.deployment import name_for

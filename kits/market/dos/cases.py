@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from cluster.common.errors import BadInput
 from cluster.common.suggestions import unknown
 from cluster.record.run import Backend
-from cluster.scenario import Scenario, change_scenario
-from cluster.scenario.files import scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, scenario_from
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from kits.market.dos.measures import Window, attack_window
 from kits.market.dos.section import ATTACK_NAMES, DosSection

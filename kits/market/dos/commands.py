@@ -92,7 +92,7 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
     def run(self) -> int:
         from cluster.commands.console.crashes import command_folder
         from cluster.record.run import Backend
-        from cluster.scenario import load_scenario
+        from cluster.scenario.files import load_scenario
         from kits.market.dos.cases import make_plan, make_variants
 
         if self.live and self.workers is not None:

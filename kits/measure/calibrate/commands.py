@@ -57,7 +57,7 @@ class Calibrate(ForceOption, ChangeOptions, CodeOptions):
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.common.outcome import worst
-        from cluster.scenario import load_scenario
+        from cluster.scenario.files import load_scenario
         from kits.measure.calibrate.calibration import calibrate, check_scenarios
         from kits.measure.calibrate.output import calibration_page, print_gaps, profile_text
 

@@ -31,7 +31,7 @@ class Size(ChangeOptions):
     json: bool = flag("print JSON: the estimate and the calibration")
 
     def run(self) -> int:
-        from cluster.scenario import load_scenario
+        from cluster.scenario.files import load_scenario
         from kits.measure.size.estimate import estimate
         from kits.measure.size.estimate_output import print_estimate
         from kits.measure.size.measuring import calibrate

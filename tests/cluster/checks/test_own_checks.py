@@ -19,8 +19,9 @@ from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.plugins import CHECKS
 from cluster.live.driver.hosts import Hosts
-from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import Gate, code_of, opened
+from cluster.scenario.files import load_scenario, scenario_from
 from cluster.scenario.sections import success
 from cluster.watches.watched_simulation import simulate
 from tests.packages import install

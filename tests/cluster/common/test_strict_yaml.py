@@ -18,7 +18,7 @@ from cluster.commands.cli.main import main
 from cluster.commands.run.commands import parse_fault
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_DIGITS, MAX_NESTED, MAX_VALUES, NoYaml, dump, parse
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.overrides import SettingError, parse_setting
 
 MERGES = "m0: &m0 {k0: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 31))

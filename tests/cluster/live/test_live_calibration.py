@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cluster.common.errors import ExitCode
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.overrides import parse_setting
 from tests.cluster.live.test_attach import stampede
 

@@ -39,7 +39,8 @@ from cluster.live.driver.load_process import LoadProcess
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.watches.live.audited_testnet import run_live
 from kits.tracing.tracer import Tracer
 from tests.cluster.live.scenarios import PAIR, SCENARIO
@@ -685,7 +686,7 @@ from pathlib import Path
 from cluster.live.driver import ray_session
 from cluster.watches.live.audited_testnet import run_live
 from cluster.record.run import RunRequest
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
 for number in range(2):

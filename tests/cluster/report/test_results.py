@@ -27,7 +27,7 @@ from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.folder import new_run_folder, point_latest
 from cluster.record.run import Resources, RunRecord
 from cluster.report.results import finish_run, reproduce_command
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
 from tests.git import git
 from validator.chain.block import Block

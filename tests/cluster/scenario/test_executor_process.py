@@ -13,8 +13,8 @@ import pytest
 from cluster.common.checkout import CLOCK_VARIABLE, SAFE_PATH, SAFE_PATH_IS_OURS
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.planted import RunCounter
-from cluster.scenario import load_scenario
 from cluster.scenario.executor_process import ExecutorProcess, arguments_of, foreign_executor
+from cluster.scenario.files import load_scenario
 from cluster.scenario.model import Scenario
 from cluster.scenario.node_setup import parts_of
 from tests.hangs import HANGS_AFTER_S

@@ -50,7 +50,7 @@ def loaded_by(statement: str, forbidden: tuple[str, ...]) -> list[str]:
 
 
 def test_reading_a_scenario_imports_nothing_that_runs_it() -> None:
-    assert loaded_by("from cluster.scenario import load_scenario; load_scenario('smoke')", RUNS_ONE) == []
+    assert loaded_by("from cluster.scenario.files import load_scenario; load_scenario('smoke')", RUNS_ONE) == []
 
 
 def test_a_host_imports_what_it_runs() -> None:
@@ -97,4 +97,4 @@ def test_a_name_loads_the_code_that_it_is_of(node: str, loads: str) -> None:
 
 @pytest.mark.kits
 def test_a_section_of_a_kit_loads_the_kit_alone() -> None:
-    assert loaded_by("from cluster.scenario import load_scenario; load_scenario('siege')", RUNS_ONE) == ["kits"]
+    assert loaded_by("from cluster.scenario.files import load_scenario; load_scenario('siege')", RUNS_ONE) == ["kits"]

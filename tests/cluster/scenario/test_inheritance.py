@@ -10,8 +10,8 @@ import yaml
 
 from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
-from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.files import MAX_PARENTS, scenario_text
+from cluster.scenario import Scenario
+from cluster.scenario.files import MAX_PARENTS, load_scenario, scenario_text
 from cluster.scenario.inheritance import Layer, holder_of, merge_layers
 
 PARENT = """

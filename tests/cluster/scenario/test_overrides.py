@@ -10,7 +10,8 @@ import yaml
 
 from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
-from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import (
     Change,
     SettingError,

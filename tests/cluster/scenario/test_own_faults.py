@@ -16,9 +16,9 @@ from cluster.common.plugins import FAULTS
 from cluster.faults.kind import problem_of
 from cluster.record.run import FaultRecord
 from cluster.record.saved import decode, encode
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import Gate, code_of, opened
-from cluster.scenario.files import fault_to_add, scenario_from
+from cluster.scenario.files import fault_to_add, load_scenario, scenario_from
 from cluster.scenario.sections.faults import SHIPPED, Facts, OwnFault, kind_named, kind_names
 from cluster.watches.watched_simulation import simulate
 from tests.packages import install

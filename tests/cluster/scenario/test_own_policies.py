@@ -10,8 +10,14 @@ import pytest
 from cluster.checks.run import judge_run
 from cluster.common.errors import BadInput
 from cluster.record import genesis_file
-from cluster.scenario import change_scenario, load_scenario, minimal_fields, scenario_from
-from cluster.scenario.files import problems_in, scenario_text
+from cluster.scenario.files import (
+    change_scenario,
+    load_scenario,
+    minimal_fields,
+    problems_in,
+    scenario_from,
+    scenario_text,
+)
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import ChainSection, OwnPolicy

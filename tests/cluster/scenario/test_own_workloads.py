@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.scenario import change_scenario, load_scenario, minimal_fields, scenario_from
-from cluster.scenario.files import execute_own_code, problems_in, scenario_text
+from cluster.scenario.files import (
+    change_scenario,
+    execute_own_code,
+    load_scenario,
+    minimal_fields,
+    problems_in,
+    scenario_from,
+    scenario_text,
+)
 from cluster.scenario.overrides import parse_setting
 from cluster.watches.watched_simulation import WatchedSimulation
 from loadgen.workloads import OwnWorkload

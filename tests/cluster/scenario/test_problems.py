@@ -12,8 +12,9 @@ import yaml
 from pydantic import BaseModel
 
 from cluster.common.errors import BadInput
-from cluster.scenario import Scenario, change_scenario, fault_to_add, scenario_from
+from cluster.scenario import Scenario
 from cluster.scenario.fields import fields_at
+from cluster.scenario.files import change_scenario, fault_to_add, scenario_from
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.problems import PATTERN_TEXTS
 from loadgen.workloads import WORKLOADS

@@ -21,8 +21,8 @@ from cluster.common.strict_yaml import MAX_NESTED
 from cluster.faults.kind import Lasting
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.planted import RunCounter
-from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario import Scenario
+from cluster.scenario.files import find_scenario, load_scenario, scenario_text
 from cluster.scenario.metric_names import METRICS, SAMPLES
 from cluster.scenario.model import LimitsSection
 from cluster.scenario.node_setup import node_config

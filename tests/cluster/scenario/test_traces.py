@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.scenario import load_scenario
-from cluster.scenario.files import scenario_text
+from cluster.scenario.files import load_scenario, scenario_text
 from loadgen.workloads.phases import Seen, TracePhase
 
 SCENARIO = "name: own\nload: {phases: [{kind: trace, from_ms: 100, points: ../rates.csv}]}"

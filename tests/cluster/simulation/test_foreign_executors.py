@@ -14,7 +14,8 @@ from cluster.audit.reexecution.bisect import NO_STEPS
 from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.sections.faults import SHIPPED
 from cluster.watches.watched_simulation import simulate
 from tests.cluster.faults.examples import others_than

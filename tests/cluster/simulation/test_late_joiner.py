@@ -13,7 +13,8 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.disks.memory import MemoryDisk
-from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, load_scenario
 from cluster.scenario.genesis import chain_id, validator_set
 from cluster.scenario.overrides import Change
 from cluster.scenario.sections.validators import NodeSection, ValidatorsSection

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 

@@ -13,7 +13,8 @@ from cluster.common.outcome import Outcome
 from cluster.faults.kinds.one_way_partition import OneWayPartitionFault
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.record.run import FaultRecord, RunRecord
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.cluster.simulation.watched import Seen, Watched

@@ -19,7 +19,8 @@ from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import JoinRecord, MonitorRecord
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.watches import safety_monitor
 from cluster.watches.safety_monitor import FIGURES, SafetyMonitor
 from cluster.watches.watched_simulation import WatchedSimulation

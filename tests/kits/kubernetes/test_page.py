@@ -15,7 +15,7 @@ import yaml
 
 from cluster.commands.cli import main as cli
 from cluster.common.checkout import ROOT
-from cluster.scenario import change_scenario, load_scenario
+from cluster.scenario.files import change_scenario, load_scenario
 from cluster.scenario.overrides import parse_setting
 from kits.kubernetes.names import CORDONED_BY
 from kits.kubernetes.render import Deployment, manifests

@@ -15,7 +15,7 @@ from cluster.commands.cli.main import main
 from cluster.commands.sweeps.commands import seed_range
 from cluster.common import files
 from cluster.common.errors import ExitCode
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from kits.kubernetes.render import Deployment, manifests
 from kits.kubernetes.render.deployment import name_for
 from kits.kubernetes.text import KUSTOMIZATION_FILE, stream, yaml_text

@@ -8,7 +8,8 @@ import pytest
 
 from cluster.disks.memory import FaultPlan, MemoryDisk
 from cluster.misbehaviour.planted import RunCounter
-from cluster.scenario import Scenario, change_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import node_config, parts_of
 from cluster.scenario.overrides import Change

@@ -12,7 +12,7 @@ from cluster.audit.reexecution.bisect import first_difference, net_writes
 from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
-from cluster.scenario import change_scenario, load_scenario
+from cluster.scenario.files import change_scenario, load_scenario
 from cluster.scenario.overrides import Change
 from cluster.watches.watched_simulation import simulate
 from tests.validator.chains import index_contents, schedule

@@ -20,8 +20,9 @@ from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted, quoted
 from cluster.record.folder import SWEEP_SUMMARY_FILE
-from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
+from cluster.scenario.files import load_scenario, minimal_fields
 from cluster.scenario.overrides import Change, options_text
 from kits.market.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from kits.market.dos.search.evaluation import Problem

@@ -11,7 +11,8 @@ import pytest
 
 from cluster.checks.kind import shipped
 from cluster.commands.explain.outline import Table, block_ms, distances, outline
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.watches.watched_simulation import simulate
 from tests.loadgen.own_workloads import PAYS, group
 

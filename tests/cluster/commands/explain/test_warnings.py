@@ -13,7 +13,8 @@ from cluster.commands.explain.estimate import estimate_run
 from cluster.commands.explain.outline import block_ms, outline
 from cluster.common.errors import ExitCode
 from cluster.record.run import Backend
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.metric_names import METRICS, METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.watches.watched_simulation import simulate
 

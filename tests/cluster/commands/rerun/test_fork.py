@@ -17,7 +17,8 @@ from cluster.commands.rerun.recorded_run import read_recorded
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archived_run import read_run
 from cluster.record.folder import RESULT_FILE
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.watches.watched_simulation import simulate
 from tests.cluster.commands.rerun.runs import run, scenario
 

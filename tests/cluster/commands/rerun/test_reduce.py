@@ -8,7 +8,8 @@ import pytest
 
 from cluster.commands.rerun.reduce import Fields, shrink_fields
 from cluster.common.shrinking import NoCandidate, Shrinker
-from cluster.scenario import Scenario, minimal_fields
+from cluster.scenario import Scenario
+from cluster.scenario.files import minimal_fields
 from tests.cluster.commands.rerun.runs import NOISE, scenario
 
 BROAD: Fields = minimal_fields(

@@ -13,7 +13,8 @@ from cluster.commands.rerun import shrink as module
 from cluster.commands.rerun.reduce import Shrinking
 from cluster.commands.rerun.shrink import Failure, failures_of
 from cluster.common.errors import ExitCode
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from tests.cluster.commands.rerun.runs import NOISE, run, scenario, write
 from validator.transition.transition import Transition
 

@@ -24,8 +24,7 @@ from cluster.common.files import write_atomically
 from cluster.common.interrupts import SIGNALS
 from cluster.record.run import RunRecord
 from cluster.report import results
-from cluster.scenario import load_scenario
-from cluster.scenario.files import scenario_hash
+from cluster.scenario.files import load_scenario, scenario_hash
 from tests.hangs import HANGS_AFTER_S
 from validator.chain.genesis import Genesis, GenesisError
 from validator.storage.disk import DiskError

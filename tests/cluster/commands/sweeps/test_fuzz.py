@@ -27,7 +27,8 @@ from cluster.faults.kinds.kill import KillFault
 from cluster.faults.kinds.lose_node import LoseNodeFault
 from cluster.faults.kinds.wipe import WipeFault
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.sections.faults import SHIPPED, kind_named
 from cluster.watches.watched_simulation import simulate
 from consensus.types import fault_bound

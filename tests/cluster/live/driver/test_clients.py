@@ -18,7 +18,8 @@ from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.history import Phase
 from cluster.record.run import FaultRecord, RunRecord
-from cluster.scenario import Scenario, fault_to_add
+from cluster.scenario import Scenario
+from cluster.scenario.files import fault_to_add
 from consensus.messages import VoteKind
 from consensus.types import View
 from tests.cluster.live.web.dashboard.states import snapshot, update

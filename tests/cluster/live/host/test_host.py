@@ -17,7 +17,7 @@ from cluster.live.host.lease import Lease
 from cluster.live.processes import last_words
 from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.resumption import boot_seconds
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 from tests.hangs import HANGS_AFTER_S
 from validator.primitives.user_file import UserFileError
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[4]
 ALONE = """
 import resource, sys, threading
 from cluster.live.host.host import ValidatorHost
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 scenario = scenario_from({"name": "alone", "validators": 1, "load": {"users": []}})
 host = ValidatorHost(sys.argv[1], scenario.model_dump_json(), 1, 0, "127.0.0.1")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))

@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from cluster.record.run import RunRecord
-from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.files import find_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import find_scenario, load_scenario
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 

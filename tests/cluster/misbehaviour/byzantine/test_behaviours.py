@@ -11,7 +11,7 @@ from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from cluster.watches.watched_simulation import simulate
 from consensus.protocols import PROTOCOLS
 from tests.cluster.misbehaviour.byzantine.runs import SEED, faults_of, run, run_with, scenario, shipped

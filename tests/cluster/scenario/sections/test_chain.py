@@ -15,8 +15,8 @@ from cluster.commands.explain.outline import outline
 from cluster.common.errors import BadInput
 from cluster.record.genesis_file import from_json, to_json
 from cluster.record.run import RunRecord
-from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
-from cluster.scenario.files import scenario_text
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, load_scenario, scenario_from, scenario_text
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import account_key, actor_address

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from cluster.commands.cli.main import main
 from cluster.common.errors import BadInput, ExitCode
-from cluster.scenario import Scenario, fault_to_add, scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import fault_to_add, scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.sections.validators import ExternalSection
 from consensus.keys import Ed25519Scheme

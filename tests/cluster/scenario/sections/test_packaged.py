@@ -12,7 +12,8 @@ import pytest
 from cluster.commands.compare.scenario_diff import FieldDifference, differences
 from cluster.common import plugins
 from cluster.common.errors import BadInput
-from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import change_scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import parse_removal, parse_setting
 from cluster.scenario.schema import scenario_schema
 from cluster.scenario.sections import packaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from cluster.scenario import scenario_from
+from cluster.scenario.files import scenario_from
 from kits.market.dos.case_runs import CaseResult
 from kits.market.dos.cases import BASELINE, make_plan, make_variants
 from kits.market.dos.measures import RunMeasures, Window

@@ -17,7 +17,8 @@ from cluster.commands.run import scenario_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord, RunRequest
-from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario, scenario_from
 from cluster.scenario.sections.chain import OwnPolicy
 from cluster.watches.watched_simulation import simulate
 from kits.market.dos import case_runs

@@ -17,7 +17,7 @@ import yaml
 from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.record.run import RunRecord, RunRequest, Timings
-from cluster.scenario import load_scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate import calibration

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.common.errors import BadInput
-from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.files import scenario_text
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario, scenario_text
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.measurements.profile import JobCost, draw
 

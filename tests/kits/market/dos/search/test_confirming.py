@@ -13,7 +13,8 @@ import yaml
 from cluster.commands.cli.main import main
 from cluster.common.errors import ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario
+from cluster.scenario.files import load_scenario
 from cluster.scenario.sections.chain import OwnPolicy
 from kits.market.dos.search import confirming, search_run
 from kits.market.dos.search.confirming import CONFIRM_SEEDS, confirm, confirmed, simulated_attack
