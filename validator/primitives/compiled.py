@@ -1,7 +1,6 @@
 """Functions that numba compiles at their first call, or loads from the cache of an earlier process.
 
-A process that only imports such a function loads no compiler: that takes longer than most of what a validator starts
-with, and a validator without timers never needs it.
+A process that only imports such a function loads no compiler: the driver of a testnet never calls one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ on_dispatcher: list[Callable[[Any], None]] = []
 
 
 def load_compiler() -> None:
-    """Load what the first call of a kernel would load."""
+    """Load what the first call of a kernel would load: it takes most of a processor second."""
     import numba  # noqa: F401
 
 

@@ -156,8 +156,6 @@ class WaitingPool:
 
     def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
         """Positions of the first expired live rows, at most ``most``."""
-        if not self.live:
-            return np.empty(0, np.int64)  # without the compiler
         found = np.empty(min(most, self.live), np.int64)
         number = order.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
         return found[:number]
@@ -182,8 +180,6 @@ class WaitingPool:
         For :attr:`order.Formula.DENSITY`, ``biases`` has the bias by the number of blocks that a timer is late, as two
         words, and a row's bid takes the place of a tip.
         """
-        if not self.live:
-            return  # without the compiler
         after = np.zeros(1, FOUND)
         after["position"] = -1
         summary = self.summary(int(prices[0]["cap"]))

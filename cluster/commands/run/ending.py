@@ -1,6 +1,6 @@
 """The end of a run: its books, its verdict, and the files, the text and the outputs that show it.
 
-A process loads this module once the run is over: no testnet waits for the judge and the report.
+A process loads this module once the run is over: no testnet waits for checks and report.
 """
 
 from __future__ import annotations

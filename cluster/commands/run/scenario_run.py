@@ -185,7 +185,7 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
             finally:
                 progress.close()
             known.is_driven = True
-            from cluster.commands.run import ending  # it loads the judge and the report, for which no testnet waits
+            from cluster.commands.run import ending  # checks and report, for which no testnet waits
             from cluster.report import results, run_index
 
             if record.scenario.faults != scenario.faults:

@@ -194,6 +194,7 @@ class ValidatorHost:
         from now on that only its own driver renews.
         """
         use_installed_kernels()
+        load_compiler()  # now, and not while the chain runs: that would take its processor for seconds
         self._folder = Path(folder)
         self._seed = seed
         self._host = host
@@ -205,8 +206,6 @@ class ValidatorHost:
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
         """Time of the last measurement of the process (monotonic seconds)."""
-        self._loads_compiler = False
-        """Whether the compiler is loaded, or being loaded: after the first block, and before timers need it."""
         self._injection = Injection()
         self._last_words = last_words.read(self._last_words_file)
         _log_to(self._log_file)
@@ -487,13 +486,9 @@ class ValidatorHost:
         if is_late is not None and is_late.is_set():
             raise TimeoutError  # no caller gets this report: the next one has the observations
         myself, use = processes.own(), self._measure()
-        validators = [running.view(use, with_stamps, with_taken) for running in self._validators]
-        if not self._loads_compiler and any(view.state.height for view in validators):
-            self._loads_compiler = True
-            threading.Thread(target=_load_the_rest, name="compiler", daemon=True).start()
         return HostView(
             pid=myself.pid,
-            validators=validators,
+            validators=[running.view(use, with_stamps, with_taken) for running in self._validators],
             started=myself.started,
             namespace=myself.namespace,
             last_words=self._last_words,
@@ -624,7 +619,7 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
     if not state.ready:
         log.info("%s: gave its join up", name)
         return
-    log.info("%s: recovered at height %d", name, state.height)
+    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, set_heap_apart())
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
@@ -641,12 +636,6 @@ async def _at_free_port(listen: Callable[[int], Awaitable[T]], ports: Sequence[i
         with suppress(OSError):
             return await listen(port)
     return await listen(last)
-
-
-def _load_the_rest() -> None:
-    """Load what the first timers need, once there are blocks; then take all that is loaded from the collector."""
-    load_compiler()
-    log.info("the compiler is loaded; %d objects are set apart", set_heap_apart())
 
 
 def _read_notes(path: Path) -> HostNotes:

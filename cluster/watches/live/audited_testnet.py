@@ -16,6 +16,7 @@ from cluster.live.handover.left import LeftRun
 from cluster.live.handover.rows import Told
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest
+from cluster.watches.live.collect import collect
 from cluster.watches.live.live_audit import LiveAudit
 from cluster.watches.live.reexecution_process import ReexecutionProcess
 
@@ -28,8 +29,6 @@ class Audit(LiveAudit):
 
     def collect(self, urls: dict[int, str], checkpoint: Callable[[], None]) -> None:
         """Collect what validators serve at the end of the run (:func:`~cluster.watches.live.collect.collect`)."""
-        from cluster.watches.live.collect import collect  # it loads the judge, which no testnet waits for
-
         collect(self._record, urls, checkpoint, self)
         assert self.reexecution is not None
         self.reexecution.finish(checkpoint)

@@ -17,11 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from cluster.audit.books import KeptLedger
 from cluster.audit.chains import read_served
+from cluster.audit.ledger import Ledger
+from cluster.audit.proofs import with_answers
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
 from cluster.live.handover.left import LeftAudit
 from cluster.live.handover.rows import Row, Told
@@ -33,9 +36,6 @@ from cluster.record.status import MAX_EVIDENCE
 from cluster.watches.live.reexecution_process import ReexecutionProcess
 from cluster.watches.live.safety_watch import SafetyWatch
 from loadgen.client import ClientError, Gone, ValidatorClient
-
-if TYPE_CHECKING:
-    from cluster.audit.books import KeptLedger
 
 AGREEMENT: Final = "agreement"
 SAFETY: Final = "safety"
@@ -184,8 +184,8 @@ class LiveAudit:
         self.reexecution = reexecution
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
-        self._kept: KeptLedger | None = None
-        self.safety = SafetyWatch(record, now_ms, told, lambda: self.kept.ledger.chain.genesis_hash)
+        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
+        self.safety = SafetyWatch(record, now_ms, told, self.kept.ledger.chain.genesis_hash)
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
         self.wants_tiers = False
@@ -201,16 +201,6 @@ class LiveAudit:
         self._rounds: Future[None] | None = None
 
         self.take, self.note_hosts, self.doubt = self.safety.take, self.safety.heard.note_hosts, self.safety.heard.doubt
-
-    @property
-    def kept(self) -> KeptLedger:
-        """The ledger of the run's chain. The judge is loaded for the first block, when all hosts have started."""
-        if self._kept is None:
-            from cluster.audit.books import KeptLedger
-            from cluster.audit.ledger import Ledger
-
-            self._kept = KeptLedger(ServedBlocks(self.store), Ledger(self._record.genesis))
-        return self._kept
 
     @property
     def store(self) -> BlockStore:
@@ -241,8 +231,6 @@ class LiveAudit:
         if not self._record.validators:
             self._record.validators = list(self.known.values())
         if self._record.monitor is None:
-            from cluster.audit.proofs import with_answers  # it loads the judge
-
             self.safety.look(self.store)
             self._record.monitor = with_answers(self.safety.record(), ())
 
@@ -292,10 +280,10 @@ class LiveAudit:
         return {
             "blocks": len(self._record.store),
             "compared": min((found.tip for found in judged), default=0),
-            "ledger": 0 if self._kept is None else self._kept.ledger.height,
+            "ledger": self.kept.ledger.height,
             "reexecuted": 0 if self.reexecution is None else self.reexecution.height,
             "violations": dict(self.counts),
-            "failed": {} if self._kept is None else dict(self._kept.ledger.outcomes.failed),
+            "failed": dict(self.kept.ledger.outcomes.failed),
             "told": self._findings.words[:],
         }
 
@@ -354,12 +342,10 @@ class LiveAudit:
                 answering.append(index)
             except ClientError:
                 self._skipped[index] = ROUNDS_SKIPPED
-        if self.store:
-            self._audit_roots()
+        self._audit_roots()
         self._watch_safety()
         self._look_at_reexecution()
-        if self.store:
-            self._advance(answering)
+        self._advance(answering)
         self.tiers = self.kept.ledger.tiers if self.wants_tiers else None
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:

@@ -133,18 +133,17 @@ class SafetyWatch:
         record: RunRecord,
         now_ms: Callable[[], float],
         told: Told | None = None,
-        genesis_hash: Callable[[], bytes | None] | None = None,
+        genesis_hash: bytes | None = None,
     ) -> None:
         """``now_ms`` returns the time since the run began. It dates violations. ``told`` gets the reports of hosts, if
-        they must outlive this process. ``genesis_hash`` is asked for at the first block.
+        they must outlive this process. ``genesis_hash`` is ``None`` if it is not known.
         """
         scenario, namespace = record.scenario, record.genesis.chain_id.encode()
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
         self.log = RuleLog(now_ms)
         self.heard = Heard()
-        self.chain = CertifiedChain(validators, namespace, leader, self.log, False, VIEWS_KEPT)
-        self._genesis_hash = genesis_hash
+        self.chain = CertifiedChain(validators, namespace, leader, self.log, False, VIEWS_KEPT, genesis_hash)
         self._names = scenario.validators.names
         self._byzantine = {index for index in range(len(self._names)) if scenario.validators.node(index).byzantine}
         self._votes = [OwnVotes() for _ in self._names]
@@ -177,8 +176,6 @@ class SafetyWatch:
     def look(self, store: BlockStore, is_end: bool = False) -> None:
         """Check all queued reports and new final blocks. With ``is_end`` nothing is waited for."""
         log = self.log
-        if self._genesis_hash is not None and len(store):
-            self.chain.genesis_hash, self._genesis_hash = self._genesis_hash(), None
         if self.backlog.lost_view is not None:
             self.heard.doubt(self.backlog.lost_view)
         for index, seen, is_judged in self.backlog.drain():

@@ -292,7 +292,7 @@ def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:
     for host in range(4):
         log = (live_run.folder / "logs" / f"host-{host}.log").read_text(encoding="utf-8")
         assert "start 1" in log
-        assert re.search(r"the compiler is loaded; \d{5,} objects are set apart", log)
+        assert re.search(r"recovered at height 0; \d{5,} objects are set apart", log)
         assert (live_run.folder / "data" / f"validator-{host}" / "blocks" / "archive").stat().st_size > 0
     assert (live_run.folder / "logs" / "locust.log").exists()
     assert any("kill of validator-1 begins" in notice for notice in live_run.notices)

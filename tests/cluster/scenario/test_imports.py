@@ -29,16 +29,8 @@ HOSTS_NEED_NOT = (
     "spec",
     "yaml",
 )
-DRIVERS_NEED_NOT = (
-    "cluster.audit.books",
-    "cluster.checks",
-    "cluster.report",
-    "jinja2",
-    "loadgen.workloads.attacks.lane",
-    "numba",
-    "spec.block",
-)
-"""What a live run needs from its first block on, or at its end."""
+DRIVERS_NEED_NOT = ("cluster.checks", "cluster.report", "jinja2", "loadgen.workloads.attacks.lane", "numba")
+"""What a live run needs at its end."""
 LOADS_NEED_NOT = ("cluster", "loadgen.workloads.attacks.lane", "loadgen.workloads.flood", "numba", "numpy", "yaml")
 
 
@@ -57,7 +49,7 @@ def test_a_host_imports_what_it_runs() -> None:
     assert loaded_by("import cluster.live.host.host", HOSTS_NEED_NOT) == []
 
 
-def test_a_driver_starts_a_testnet_without_the_judge() -> None:
+def test_a_driver_starts_a_testnet_without_the_report() -> None:
     started = "import cluster.commands.run.scenario_run, cluster.watches.live.audited_testnet"
     assert loaded_by(started, DRIVERS_NEED_NOT) == []
     assert "cluster.report" in loaded_by(f"{started}\nimport cluster.commands.run.ending", DRIVERS_NEED_NOT)
