@@ -6,9 +6,8 @@ joins such a Ray must keep that address, too.
 
 A head starts processes that a testnet does not use, and that together take as much processor time to start as a
 validator: the autoscaler, the server of the dashboard and of jobs, and on each node the log monitor. They are left out.
-Three scripts that Ray needs are replaced by ones that do not import Ray: the agents of the dashboard and of
-environments (:mod:`cluster.live.nodes.idle_agent`, :mod:`cluster.live.nodes.environment_agent`), and the one that sets
-up workers (:mod:`cluster.live.nodes.setup_worker`).
+Two scripts that Ray needs are replaced by ones that do not import Ray: the agent of the dashboard
+(:mod:`cluster.live.nodes.idle_agent`), and the one that sets up workers (:mod:`cluster.live.nodes.setup_worker`).
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ LEFT_OUT: Final = ("start_monitor", "start_api_server", "start_log_monitor")
 """Methods of Ray's node class that start the processes that are left out."""
 HERE: Final = Path(__file__).resolve().parent
 SETUP_WORKER: Final = str(HERE / "setup_worker.py")
-AGENTS: Final = {
-    "--dashboard_agent_command=": ("/dashboard/agent.py", "idle_agent.py"),
-    "--runtime_env_agent_command=": ("/runtime_env/agent/main.py", "environment_agent.py"),
-}
-"""The end of the path of each of Ray's agents, and ours, by the raylet's option that names the agent's command."""
+AGENT_OPTION: Final = "--dashboard_agent_command="
+"""The raylet's option that names the command of the dashboard's agent."""
+RAYS_AGENT: Final = "/dashboard/agent.py"
+"""The end of the path of Ray's own agent."""
 PROBE_TIMEOUT_S: Final = 5.0
 
 
@@ -60,7 +58,7 @@ def small_node() -> Iterator[None]:
         setattr(Node, name, lambda node, **options: None)
     ray_constants.SETUP_WORKER_FILENAME = SETUP_WORKER  # Ray joins it to a folder, which an absolute path replaces
     services.start_ray_process = lambda command, *arguments, **options: start_process(
-        [with_own_agent(each) for each in command], *arguments, **options
+        [with_idle_agent(each) for each in command], *arguments, **options
     )
     try:
         with loopback_stays():
@@ -71,16 +69,14 @@ def small_node() -> Iterator[None]:
             setattr(Node, name, method)
 
 
-def with_own_agent(option: str) -> str:
-    """An option of a raylet, with the agent of ours if it names the command of one of Ray's."""
-    name = f"{option.partition('=')[0]}="
-    if name not in AGENTS:
+def with_idle_agent(option: str) -> str:
+    """An option of a raylet, with the idle agent if it names the command of the dashboard's agent."""
+    if not option.startswith(AGENT_OPTION):
         return option
-    rays, ours = AGENTS[name]
-    command = shlex.split(option.removeprefix(name))
-    (script,) = (place for place, word in enumerate(command) if word.endswith(rays))
-    command[: script + 1] = [sys.executable, "-I", "-S", str(HERE / ours)]
-    return name + subprocess.list2cmdline(command)
+    command = shlex.split(option.removeprefix(AGENT_OPTION))
+    (script,) = (place for place, word in enumerate(command) if word.endswith(RAYS_AGENT))
+    command[: script + 1] = [sys.executable, "-I", "-S", str(HERE / "idle_agent.py")]
+    return AGENT_OPTION + subprocess.list2cmdline(command)
 
 
 def joining(address: str) -> AbstractContextManager[None]:

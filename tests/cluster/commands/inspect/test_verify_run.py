@@ -203,7 +203,8 @@ def test_a_shadow_process_needs_no_more_than_is_asked_for() -> None:
         "cluster.audit.reexecution.follower",
         "[getattr(m, '__file__', '') or '' for m in sys.modules.values()]",
     )
-    show = f"import sys, {follower}; print({files})"
+    compiled = "validator.primitives.compiled"
+    show = f"import sys, {follower}, {compiled}; {compiled}.load_compiler(); print({files})"
     done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True, cwd=ROOT)
     found = {name for name in re.findall(r"site-packages/(\w+)", done.stdout) if not name.startswith("_")}
     dependencies = {"cffi", "pycparser", "llvmlite", "yaml", "typing_extensions"}  # of numba and PyNaCl; some if there

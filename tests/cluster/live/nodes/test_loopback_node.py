@@ -13,15 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from ray._private.runtime_env.context import RuntimeEnvContext
 from ray._private.utils import update_envs
-from ray.core.generated import runtime_env_agent_pb2
 
-from cluster.live.nodes import environment_agent, idle_agent, loopback_node, ray_worker, setup_worker
+from cluster.live.nodes import idle_agent, loopback_node, ray_worker, setup_worker
 from tests.hangs import HANGS_AFTER_S
-
-messages: Any = runtime_env_agent_pb2
 
 VARIABLES = {"STAMPEDE_A": "1", "STAMPEDE_B": "${STAMPEDE_A}2", "STAMPEDE_C": "a${STAMPEDE_NONE}b", "STAMPEDE_D": ""}
 
@@ -78,12 +74,11 @@ def test_rays_fields_of_a_context_are_known() -> None:
 
 
 def test_the_idle_agent_says_that_it_has_no_ports_and_ends_with_its_raylet(tmp_path: Path) -> None:
-    name = "--dashboard_agent_command="
-    option = loopback_node.with_own_agent(
-        f"{name}/python -u /ray/dashboard/agent.py --node-id=7 --session-dir={tmp_path} --head"
+    option = loopback_node.with_idle_agent(
+        f"{loopback_node.AGENT_OPTION}/python -u /ray/dashboard/agent.py --node-id=7 --session-dir={tmp_path} --head"
     )
     assert "/ray/dashboard" not in option and option.endswith(f" --node-id=7 --session-dir={tmp_path} --head")
-    agent = shlex.split(option.removeprefix(name))
+    agent = shlex.split(option.removeprefix(loopback_node.AGENT_OPTION))
     raylet = f"import subprocess, sys\nsubprocess.Popen({agent!r})\nsys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", raylet],
@@ -100,7 +95,7 @@ def test_the_idle_agent_says_that_it_has_no_ports_and_ends_with_its_raylet(tmp_p
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         f"{name}_7": "-1" for name in idle_agent.PORTS
     }
-    assert loopback_node.with_own_agent("--head") == "--head"
+    assert loopback_node.with_idle_agent("--head") == "--head"
 
 
 def test_rays_agent_without_the_dashboards_packages_writes_the_same_files() -> None:
@@ -110,71 +105,6 @@ def test_rays_agent_without_the_dashboards_packages_writes_the_same_files() -> N
     source = inspect.getsource(DashboardAgent)
     used = set(re.findall(r"persist_port\(\s*self\.session_dir,\s*self\.node_id,\s*(\w+),", source))
     assert {getattr(_raylet, name) for name in used} == set(idle_agent.PORTS)
-
-
-def reply_to(environment: dict[str, Any]) -> Any:
-    """The agent's reply to a raylet's request for an environment, as Ray reads it."""
-    request = messages.GetOrCreateRuntimeEnvRequest(
-        serialized_runtime_env=json.dumps(environment), job_id=b"0100", source_process="raylet"
-    )
-    request.runtime_env_config.setup_timeout_seconds = 600
-    answer = environment_agent.reply_to(environment_agent.CREATE, request.SerializeToString())
-    reply = messages.GetOrCreateRuntimeEnvReply()
-    reply.ParseFromString(answer or b"")
-    return reply
-
-
-def test_the_agent_of_environments_gives_variables_back() -> None:
-    variables = {"STAMPEDE_A": "é" * 200, "STAMPEDE_B": ""}
-    for given in ({"env_vars": variables}, {}):
-        reply = reply_to(given)
-        assert reply.status == messages.AGENT_RPC_STATUS_OK
-        assert json.loads(reply.serialized_runtime_env_context) == {"env_vars": given.get("env_vars", {})}
-        assert {"env_vars"} <= setup_worker.SIMPLE, "the script that gets it sets them"
-
-
-def test_the_agent_of_environments_refuses_any_other() -> None:
-    reply = reply_to({"env_vars": {}, "working_dir": "s3://somewhere"})
-    assert reply.status == messages.AGENT_RPC_STATUS_FAILED
-    assert reply.error_message == "this testnet's Ray sets variables alone, no ['working_dir']"
-
-
-def test_the_agent_of_environments_is_asked_over_http_and_ends_with_its_raylet(tmp_path: Path) -> None:
-    name = "--runtime_env_agent_command="
-    rays = "/ray/_private/runtime_env/agent/main.py"
-    options = f"--node-id=7 --node-ip-address=127.0.0.1 --session-dir={tmp_path} --runtime-env-agent-port=0"
-    option = loopback_node.with_own_agent(f"{name}/python -u {rays} {options}")
-    agent = shlex.split(option.removeprefix(name))
-    raylet = f"import subprocess, sys\nsubprocess.Popen({agent!r})\nsys.stdin.read()"
-    port = tmp_path / f"{environment_agent.PORT}_7"
-    command = [sys.executable, "-c", raylet]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as parent:
-        assert parent.stdin is not None and parent.stdout is not None
-        while not port.exists():
-            assert parent.poll() is None
-        url = f"http://127.0.0.1:{port.read_text()}"
-        pool = urllib3.PoolManager()
-        request = messages.GetOrCreateRuntimeEnvRequest(serialized_runtime_env='{"env_vars": {"A": "1"}}')
-        answer = pool.request("POST", url + environment_agent.CREATE, body=request.SerializeToString())
-        reply = messages.GetOrCreateRuntimeEnvReply()
-        reply.ParseFromString(answer.data)
-        assert (answer.status, reply.serialized_runtime_env_context) == (200, '{"env_vars": {"A": "1"}}')
-        deleted = pool.request("POST", url + environment_agent.DELETE, body=b"")
-        assert (deleted.status, deleted.data) == (200, b""), "all went well"
-        assert pool.request("POST", f"{url}/get_runtime_envs_info", body=b"").status == 404
-        parent.kill()
-        assert parent.stdout.read() == b"", "the agent has ended, too: it shares the pipe"
-        parent.wait(HANGS_AFTER_S)
-
-
-def test_rays_own_agent_has_the_same_paths_and_file() -> None:
-    from ray import _raylet
-    from ray._private import runtime_env
-
-    source = (Path(next(iter(runtime_env.__path__))) / "agent" / "main.py").read_text(encoding="utf-8")
-    served = set(re.findall(r'add_post\(\s*"([^"]+)"', source))
-    assert {environment_agent.CREATE, environment_agent.DELETE} == served - {"/get_runtime_envs_info"}
-    assert vars(_raylet)["RUNTIME_ENV_AGENT_PORT_NAME"] == environment_agent.PORT
 
 
 WORKER = """
