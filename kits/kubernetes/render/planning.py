@@ -78,7 +78,7 @@ def plan_of(words: Sequence[str], load: Callable[[Sequence[Change]], Scenario], 
     match words:
         case ["run"]:
             scenario = load(changes)
-            _refuse(scenario.external_problem(UNREACHABLE) or scenario.live_problem, scenario.name)
+            _refuse(_problem_of(scenario), scenario.name)
             return Plan(scenario, ("run", SCENARIO_PATH))
         case ["drill", name, *settings]:
             return _drill_plan(name, settings, load(()), changes)
@@ -100,8 +100,7 @@ def _drill_plan(name: str, settings: Sequence[str], given: Scenario, changes: Se
     drill = _drill(name, settings)
     changed = [*section_of(given), *changes]
     scenario = change_scenario(drill.scenario(), changed, f"drill {name} with {options_of(changes)}")
-    problem = drill.problem("live") or scenario.external_problem(UNREACHABLE) or scenario.live_problem
-    _refuse(problem, f"drill {name}")
+    _refuse(drill.problem("live") or _problem_of(scenario), f"drill {name}")
     passed = [each for each in changes if each.path.split(".")[0] != SECTION]
     return Plan(scenario, tuple(shlex.split(drill.command(passed))[1:]), "drill", name, passed)
 
@@ -125,6 +124,11 @@ def _simulated(scenario: Scenario) -> Scenario:
     """The scenario. Raises :class:`BadInput` if the simulator cannot run it."""
     _refuse(scenario.simulator_problem, scenario.name)
     return scenario
+
+
+def _problem_of(scenario: Scenario) -> str | None:
+    """The first setting that a live run in Kubernetes cannot have, as ``path: reason``; ``None`` without one."""
+    return scenario.external_problem(UNREACHABLE) or scenario.live_problem
 
 
 def _refuse(problem: str | None, name: str) -> None:

@@ -215,9 +215,10 @@ def _region_label(region: str) -> str:
 
 
 def _seed_group(scenario: Scenario, deployment: Deployment) -> Manifest:
-    asked = KubernetesSection.of(scenario).seeds
+    section = KubernetesSection.of(scenario)
+    asked = section.seeds
     node = _ray_container("ray-worker", scenario, resources(asked.cpu, asked.memory, WORKER_SCRATCH))
-    template = _template(deployment, SEEDS, pod([node], KubernetesSection.of(scenario), deployment.name, WORKER_TMP))
+    template = _template(deployment, SEEDS, pod([node], section, deployment.name, WORKER_TMP))
     return _group(SEEDS, 0, asked.pods, asked.cpu, asked.memory, {RESOURCE_PREFIX + SEEDS: 1}, template)
 
 

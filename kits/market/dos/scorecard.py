@@ -207,9 +207,7 @@ class Scorecard:
     @cached_property
     def against(self) -> dict[Cell, Against]:
         """The scores of each variant but the reference against the reference's, keyed by variant and attack."""
-        rows = {
-            cell: {seed: each.metrics for seed, each in score.effects.items()} for cell, score in self.by_cell.items()
-        }
+        rows = {cell: score.rows for cell, score in self.by_cell.items()}
         bases = {cell: (self.reference, score.attack) for cell, score in self.by_cell.items()}
         return {
             cell: _against(Results(rows), cell, base, self.dos)
