@@ -16,7 +16,10 @@ from validator.primitives.compiled import on_dispatcher
 
 @cache
 def use_installed_kernels() -> None:
-    """Let this process read the installation's compiled kernels. Call it before the first kernel runs.
+    """Let this process read the installation's compiled kernels.
+
+    Call it before the first kernel runs and before :mod:`validator.state.engines.kernels` is imported, which makes its
+    dispatchers at once: those that exist already are not changed.
 
     It has no effect if numba keeps them next to the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
     """
@@ -24,6 +27,6 @@ def use_installed_kernels() -> None:
 
 
 def _use(kernel: Any) -> None:
-    from cluster.disks.installed_cache import use  # the compiler, which a process without timers never loads
+    from cluster.disks.installed_cache import use  # the compiler, which has made the kernel
 
     use(kernel)

@@ -46,6 +46,10 @@ PLAN = LoadPlan.model_validate(
 )
 
 
+def test_each_workload_that_ships_is_registered_by_its_own_name() -> None:
+    assert [kind.name for kind in WORKLOADS.shipped.values()] == list(WORKLOADS.shipped)
+
+
 def play(user: LoadUser, turns: int = 12) -> list[tuple[Observation, bytes]]:
     """What a user sends on a chain that makes everything final within a turn."""
     sent: list[tuple[Observation, bytes]] = []
