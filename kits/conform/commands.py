@@ -89,7 +89,7 @@ class Conform(ForceOption):
     )
     EPILOG = (
         "The program is called as COMMAND --genesis G.json --blocks B.json --out O.json for each case, or once with "
-        "--serve. Exit codes: 0 all the same, 1 a case differs or has no answer, 2 bad input, 3 no case ran to its end."
+        "--serve. Exit codes: 0 all the same, 1 a case differs or has no answer, 2 bad input, 3 no case was answered."
     )
 
     tool: str | None = option("the program and its arguments", "COMMAND")

@@ -20,7 +20,7 @@ from kits.conform.families.table import ordered_rules
 from kits.conform.source import execute_by_spec
 from kits.conform.t8n import outcome_of
 from kits.conform.t8n_input import blocks_of, genesis_of
-from kits.conform.tool import Tool, ToolFailure
+from kits.conform.tool import Tool, ToolFailure, Unsupported
 
 MAX_RUNS: Final = 1_500
 """Maximum number of times that the tool is asked while a case is shrunk."""
@@ -57,6 +57,8 @@ def failure_of(case: Case, tool: Tool, has_roots: bool) -> Failure | None:
         got = tool.answer(case)
     except ToolFailure as failure:
         return Failure(f"no answer: {_DIGITS.sub('#', str(failure))}", str(failure), expected, None)
+    except Unsupported:
+        return None
     found: Difference | None = first_difference(expected, got, has_roots)
     return None if found is None else Failure(found.kind, found.text, expected, got)
 

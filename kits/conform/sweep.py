@@ -23,7 +23,7 @@ from kits.conform.difference import first_difference
 from kits.conform.families.table import rules_about
 from kits.conform.rules import RULES
 from kits.conform.source import Source
-from kits.conform.tool import Tool, ToolCommand, ToolFailure
+from kits.conform.tool import Tool, ToolCommand, ToolFailure, Unsupported
 
 BATCH: Final = 8
 BATCHES_AHEAD: Final = 3
@@ -44,6 +44,8 @@ class CaseResult:
     seconds: float
     """Time that the tool took."""
     rules: frozenset[str]
+    is_supported: bool = True
+    """Whether the tool has what the case is about; if not, ``detail`` is its reason."""
 
     @property
     def rules_of_family(self) -> tuple[str, ...]:
@@ -62,6 +64,8 @@ def judge(answered: AnsweredCase, tool: Tool, has_roots: bool) -> CaseResult:
         got = tool.answer(case)
     except ToolFailure as failure:
         return CaseResult(reference, NO_ANSWER, str(failure), time.perf_counter() - begin, answered.rules)
+    except Unsupported as reason:
+        return CaseResult(reference, "", str(reason), time.perf_counter() - begin, frozenset(), is_supported=False)
     took = time.perf_counter() - begin
     difference = first_difference(answered.answer, got, has_roots)
     if difference is None:
@@ -77,6 +81,9 @@ class SweepResult:
     cases: Counter[str] = field(default_factory=Counter)
     """Number of cases by family."""
     failed: Counter[str] = field(default_factory=Counter)
+    unsupported: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why the first case that is not supported is not, by family."""
     failures: list[CaseResult] = field(default_factory=list)
     passed: list[Reference] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
@@ -91,7 +98,10 @@ class SweepResult:
         self.cases[family] += 1
         self.tool_seconds[family] = self.tool_seconds.get(family, 0.0) + result.seconds
         self.rules.update(result.rules)
-        if result.kind:
+        if not result.is_supported:
+            self.unsupported[family] += 1
+            self.reasons.setdefault(family, result.detail)
+        elif result.kind:
             self.failed[family] += 1
             if len(self.failures) < MAX_FAILURES:
                 self.failures.append(result)
@@ -106,10 +116,11 @@ class SweepResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Fail if a case differs; inconclusive if there was none, or the sweep was interrupted."""
+        """Fail if a case differs; inconclusive if none was answered, or the sweep was interrupted."""
         if self.failures:
             return ExitCode.FAIL
-        return ExitCode.INCONCLUSIVE if self.was_interrupted or not self.cases else ExitCode.PASS
+        is_answered = self.unsupported.total() < self.cases.total()
+        return ExitCode.PASS if is_answered and not self.was_interrupted else ExitCode.INCONCLUSIVE
 
     @property
     def cases_per_minute(self) -> float:
@@ -123,10 +134,13 @@ class SweepResult:
             "verdict": {ExitCode.PASS: "pass", ExitCode.FAIL: "fail"}.get(self.exit_code, "inconclusive"),
             "cases": self.cases.total(),
             "failed": self.failed.total(),
+            "unsupported": self.unsupported.total(),
             "seconds": round(self.seconds, 3),
             "families": {
-                name: {"cases": count, "failed": self.failed[name]} for name, count in sorted(self.cases.items())
+                name: {"cases": count, "failed": self.failed[name], "unsupported": self.unsupported[name]}
+                for name, count in sorted(self.cases.items())
             },
+            "unsupported_because": dict(sorted(self.reasons.items())),
             "failures": [
                 {
                     "family": each.reference.family,

@@ -34,11 +34,16 @@ ToolFailure = ProgramFailure
 """A tool gave no answer. The message is one line."""
 
 
+class Unsupported(Exception):
+    """A tool says that it does not have what a case is about. The message is its reason, one line."""
+
+
 class Tool(Protocol):
     """What answers cases."""
 
     def answer(self, case: Case, wants_steps: bool = False) -> Page:
-        """The output for a case, with the steps of its blocks if they are wanted. Raises :class:`ToolFailure`."""
+        """The output for a case, with the steps of its blocks if they are wanted. Raises :class:`ToolFailure`, and
+        :class:`Unsupported`."""
 
     def close(self) -> None:
         """End all processes of the tool."""
@@ -127,7 +132,7 @@ class FileTool:
 
 
 def _page(data: bytes | bytearray) -> Page:
-    """An output from its JSON. Raises :class:`ToolFailure`."""
+    """An output from its JSON. Raises :class:`ToolFailure`, and :class:`Unsupported`."""
     try:
         page = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -135,6 +140,8 @@ def _page(data: bytes | bytearray) -> Page:
         raise ToolFailure(f"its answer is no JSON: {json_problem(error)}: {start!r}") from None
     if not isinstance(page, dict):
         raise ToolFailure(f"its answer is no object: {one_line(json.dumps(page))}")
+    if page.keys() == {"unsupported"}:
+        raise Unsupported(one_line(str(page["unsupported"])))
     if "error" in page and "blocks" not in page:
         raise ToolFailure(f"refuses the input: {one_line(str(page['error']))}")
     return page

@@ -35,9 +35,17 @@ def print_sweep(output: Console, result: SweepResult) -> None:
             print_line(output, f"{each.reference.name}  {each.detail}{rules_text(each.rules_of_family)}")
         if len(result.failures) > MAX_LINES:
             print_line(output, f"and {len(result.failures) - MAX_LINES:,} more")
-    failed, count = result.failed.total(), len(result.cases)
-    families = "1 family" if count == 1 else f"{count:,} families"
+    if result.unsupported:
+        table = plain_table(("family", "cases", "unsupported", "because"), right=("cases", "unsupported"))
+        for name, count in result.unsupported.items():
+            table.add_row(name, f"{result.cases[name]:,}", f"{count:,}", result.reasons[name])
+        output.print(table)
+    failed, families_count = result.failed.total(), len(result.cases)
+    families = "1 family" if families_count == 1 else f"{families_count:,} families"
     verdict = f"{failed:,} failed" if failed else "all the same"
+    if unsupported := result.unsupported.total():
+        is_any = unsupported < result.cases.total()
+        verdict = f"{verdict if is_any else 'none answered'}, {unsupported:,} unsupported"
     speed = f"{result.seconds:.1f} s, {result.cases_per_minute:,.0f} a minute"
     print_line(output, f"{counted(result.cases.total(), 'case')} of {families} in {speed}: {verdict}")
     counted_rules = [name for name in RULES if name not in OF_THE_TREE]
@@ -67,9 +75,11 @@ def sweep_xml(result: SweepResult, command: str) -> str:
     cases: list[TestCase] = []
     for name, count in result.cases.items():
         outcome, detail, more = Outcome.PASS, counted(count, "case"), ""
+        if unsupported := result.unsupported[name]:
+            detail = f"{unsupported} of {detail} unsupported: {result.reasons[name]}"
         if (failure := first.get(name)) is not None:
             where = f"case {failure.reference.number}: {failure.detail}"
             detail = f"{result.failed[name]} of {counted(count, 'case')} failed: {where}"
             outcome, more = Outcome.FAIL, f"again: {command} --family {name}"
-        cases.append(TestCase(name, outcome, detail, more, result.tool_seconds[name]))
+        cases.append(TestCase(name, outcome, detail, more, result.tool_seconds[name], unsupported < count))
     return junit_xml([Suite("conform", cases, {"tool": result.tool, "commit": checkout_commit()}, result.seconds)])

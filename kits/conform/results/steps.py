@@ -11,7 +11,7 @@ from cluster.audit.reexecution.bisect import first_difference, key_differences
 from cluster.audit.reexecution.describe import key_pages, step_page
 from kits.conform.case import Page
 from kits.conform.shrink import Shrunk, expected_answer
-from kits.conform.tool import Tool, ToolFailure
+from kits.conform.tool import Tool, ToolFailure, Unsupported
 from validator.primitives.codec import encode, tagged_hash
 from validator.transition.trace import LongValue, Step, StepKind, Value, Write
 
@@ -53,7 +53,7 @@ def told_steps(shrunk: Shrunk, tool: Tool | None) -> ToldSteps:
     if tool is not None:
         try:
             told = _read(_block(tool.answer(shrunk.case, wants_steps=True), at))
-        except (ToolFailure, ValueError) as error:
+        except (ToolFailure, Unsupported, ValueError) as error:
             note = f"its steps cannot be read: {error}"
     return _side_by_side(at + 1, expected, told, note)
 

@@ -18,7 +18,7 @@ from kits.conform.source import GeneratedCases
 from kits.conform.sweep import NO_ANSWER, judge
 from kits.conform.t8n import outcome_of
 from kits.conform.t8n_input import blocks_of, genesis_of
-from kits.conform.tool import ToolFailure
+from kits.conform.tool import ToolFailure, Unsupported
 
 OWN = f"{sys.executable} -m cluster.commands.cli.main t8n"
 
@@ -113,6 +113,51 @@ def test_a_tool_without_an_answer_is_a_failure() -> None:
 
     result = judge(answered(), OwnTool(fail), has_roots=True)
     assert (result.kind, result.detail) == (NO_ANSWER, "ended with exit code 3")
+
+
+def test_what_a_tool_does_not_have_is_no_failure_and_reaches_no_rule() -> None:
+    def refuse(_: Page) -> None:
+        raise Unsupported("no VM")
+
+    result = judge(answered(), OwnTool(refuse), has_roots=True)
+    assert (result.kind, result.detail, result.is_supported, result.rules) == ("", "no VM", False, frozenset())
+
+
+WITHOUT_FIFO = """
+import json, sys
+from kits.conform.t8n import outcome_of
+from kits.conform.t8n_input import blocks_of, genesis_of
+
+for line in sys.stdin:
+    page = json.loads(line)
+    genesis = genesis_of(page["genesis"])
+    answer = outcome_of(genesis, blocks_of(page["blocks"], genesis))
+    print(json.dumps({"unsupported": "no\\nfifo"} if genesis.policy_name == "fifo" else answer), flush=True)
+"""
+
+
+def test_unsupported_cases_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(WITHOUT_FIFO, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    tool = ["conform", "--tool", f"{sys.executable} mine.py", "--serve", "--workers", "1", "--seeds", "0:2"]
+    results = ["--json", "r.json", "--junit", "r.xml"]
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    assert main([*tool, *results, "--family", "fifo", "--family", "tips"]) == ExitCode.PASS
+    printed = capsys.readouterr().out
+    assert "4 cases of 2 families" in printed
+    assert "all the same, 2 unsupported" in printed
+    assert "no fifo" in printed
+    page = json.loads((tmp_path / "r.json").read_text())
+    assert (page["verdict"], page["cases"], page["failed"], page["unsupported"]) == ("pass", 4, 0, 2)
+    assert page["families"]["fifo"] == {"cases": 2, "failed": 0, "unsupported": 2}
+    assert page["unsupported_because"] == {"fifo": "no fifo"}
+    root = ElementTree.parse(tmp_path / "r.xml").getroot()
+    assert (root.attrib["failures"], root.attrib["errors"], root.attrib["skipped"]) == ("0", "0", "1")
+    assert main([*tool, "--family", "fifo"]) == ExitCode.INCONCLUSIVE
+    assert "none answered, 2 unsupported" in capsys.readouterr().out
+    assert list(tmp_path.rglob("index.html")) == []
 
 
 @pytest.mark.slow
