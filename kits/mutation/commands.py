@@ -80,8 +80,8 @@ class Mutants(ForceOption):
         from cluster.commands.sweeps.drawing.random_scenario import check_installed
         from cluster.commands.sweeps.runner import check_task
         from cluster.commands.sweeps.tasks import ScenarioTask
-        from kits.mutation.machine.report import page, print_search, search_xml
-        from kits.mutation.machine.search import Plan, search
+        from kits.mutation.generated.report import page, print_search, search_xml
+        from kits.mutation.generated.search import Plan, search
 
         check_installed()
         scenarios = tuple(ScenarioTask.load(path) for path in self.scenarios or ())

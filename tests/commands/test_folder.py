@@ -21,7 +21,7 @@ from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
 from cluster.report.results import finish_run
 from kits.conform.results.failure_page import CASE_FILES, GOT_FILE, PAGE_FILE
-from kits.mutation.machine.log import LOG_FILE
+from kits.mutation.generated.search import LOG_FILE
 from tests.cluster.commands.compare.folders import write_run, write_sweep
 from tests.cluster.records import make_record
 

@@ -29,7 +29,7 @@ from tests.cluster.commands.console.test_output_options import FILES, PARSER
 from tests.cluster.commands.sweeps.test_sweeps import GOOD
 from tests.kits.market.lab.planted import SLOPE
 from tests.kits.measure.calibrate.test_commands import FIELDS, Live
-from tests.kits.mutation.machine.test_search import PATH, Fakes
+from tests.kits.mutation.generated.test_search import PATH, Fakes
 
 NO_ROOM: Final = os.strerror(errno.ENOSPC)
 TOO_LARGE: Final = os.strerror(errno.EFBIG)

@@ -17,10 +17,10 @@ import msgspec
 from cluster.commands.sweeps.tasks import AnyTask
 from cluster.common.checkout import ROOT, own_environment
 from cluster.common.errors import HarnessError
-from kits.mutation.machine.operators import Candidate
-from kits.mutation.machine.subject import CRASH, FAIL, IMPORT_CRASH, Answer, Request
+from kits.mutation.generated.operators import Candidate
+from kits.mutation.generated.subject import CRASH, FAIL, IMPORT_CRASH, Answer, Request
 
-SUBJECT: Final = "kits.mutation.machine.subject"
+SUBJECT: Final = "kits.mutation.generated.subject"
 ENDLESS: Final = "endless"
 SURVIVED: Final = "survived"
 SEEN: Final = (FAIL, CRASH, IMPORT_CRASH, ENDLESS)

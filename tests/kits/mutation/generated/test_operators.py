@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from kits.mutation.machine.operators import Candidate, Operator, candidates
+from kits.mutation.generated.operators import Candidate, Operator, candidates
 
 
 def changed(source: str, operator: Operator | None = None) -> list[str]:

@@ -13,22 +13,44 @@ from blake3 import blake3
 
 from cluster.commands.console.crashes import command_folder
 from cluster.commands.sweeps.fanout import run_each
+from cluster.commands.sweeps.log import LineLog
 from cluster.commands.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask
 from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
-from kits.mutation.machine.choice import all_candidates, draw, executed, module_paths
-from kits.mutation.machine.hunting import Run, Sound, hunt, run_sound
-from kits.mutation.machine.log import MachineLog
-from kits.mutation.machine.operators import Candidate
-from kits.mutation.machine.report import Search
-from kits.mutation.machine.subject import CRASH, FAIL
+from kits.mutation.generated.choice import all_candidates, draw, executed, module_paths
+from kits.mutation.generated.hunting import Bug, Run, Sound, hunt, run_sound
+from kits.mutation.generated.operators import Candidate
+from kits.mutation.generated.report import Search
+from kits.mutation.generated.subject import CRASH, FAIL
 
 PROTOCOLS: Final = ("simplex", "hotstuff")
 GROUP: Final = 8
 """Number of runs of the unchanged code that one process executes."""
 RECORDED_SEEDS: Final = 8
 """Number of seeds, for each protocol and scenario, in which the lines that run are recorded."""
+
+
+LOG_FILE: Final = "machine.jsonl"
+"""The log in the folder of a search: the search, then a line for each piece of work."""
+
+
+class MachineLog(LineLog[Sound | Bug]):
+    """The results of a search, on disk. Only a search with the same ``search`` and ``commit`` may continue it."""
+
+    def __init__(self, folder: Path, search: str, commit: str) -> None:
+        """Open or create the log. Raises :class:`BadInput` if it is of another search or commit, or unreadable."""
+        self.sound: dict[int, Sound] = {}
+        """Results of the runs of the unchanged code, keyed by the number of the group of runs."""
+        self.bugs: dict[Candidate, Bug] = {}
+        identity = {"search": search, "commit": commit}
+        super().__init__(folder / LOG_FILE, Sound | Bug, "search for machine-made bugs", identity)
+
+    def _take(self, ended: Sound | Bug) -> None:
+        if isinstance(ended, Sound):
+            self.sound[ended.number] = ended
+        else:
+            self.bugs[ended.candidate] = ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import pytest
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
-from kits.mutation.machine.choice import all_candidates, draw, executed, module_paths
-from kits.mutation.machine.operators import Candidate, Operator
+from kits.mutation.generated.choice import all_candidates, draw, executed, module_paths
+from kits.mutation.generated.operators import Candidate, Operator
 from tests.hangs import HANGS_AFTER_S
 
 SOURCES = {
@@ -72,7 +72,7 @@ def test_modules_and_operators_take_turns_and_no_line_is_drawn_twice() -> None:
 
 
 DRAW = """
-from kits.mutation.machine.choice import all_candidates, draw, module_paths
+from kits.mutation.generated.choice import all_candidates, draw, module_paths
 print([one.place for one in draw(set(all_candidates(module_paths(["consensus"]))), 9, 1)])
 """
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
-from kits.mutation.machine.operators import Candidate, candidates
+from kits.mutation.generated.operators import Candidate, candidates
 from kits.mutation.planting import MUTATED, module_name
 
 COMPILERS: Final = {"numba", "validator.primitives.compiled"}

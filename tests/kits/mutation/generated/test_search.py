@@ -20,9 +20,9 @@ from cluster.commands.sweeps.tasks import FuzzTask
 from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, ExitCode, HarnessError
-from kits.mutation.machine import hunting, search
-from kits.mutation.machine.choice import all_candidates
-from kits.mutation.machine.hunting import (
+from kits.mutation.generated import hunting, search
+from kits.mutation.generated.choice import all_candidates
+from kits.mutation.generated.hunting import (
     ENDLESS,
     SUBJECT,
     SURVIVED,
@@ -32,10 +32,10 @@ from kits.mutation.machine.hunting import (
     hunt,
     run_sound,
 )
-from kits.mutation.machine.operators import Candidate, Operator
-from kits.mutation.machine.report import page, print_search, search_xml
-from kits.mutation.machine.search import Plan
-from kits.mutation.machine.subject import CRASH, FAIL, IMPORT_CRASH, Request
+from kits.mutation.generated.operators import Candidate, Operator
+from kits.mutation.generated.report import page, print_search, search_xml
+from kits.mutation.generated.search import Plan
+from kits.mutation.generated.subject import CRASH, FAIL, IMPORT_CRASH, Request
 from tests.hangs import HANGS_AFTER_S
 
 PATH = "consensus/tally.py"

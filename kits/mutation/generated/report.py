@@ -14,8 +14,8 @@ from cluster.commands.console.output import print_line
 from cluster.common.checkout import ROOT
 from cluster.common.outcome import Outcome
 from cluster.report.junit import Case, Suite, junit_xml
-from kits.mutation.machine.hunting import SEEN, Bug
-from kits.mutation.machine.operators import Candidate
+from kits.mutation.generated.hunting import SEEN, Bug
+from kits.mutation.generated.operators import Candidate
 
 
 @dataclass(frozen=True, slots=True)
