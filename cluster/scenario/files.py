@@ -73,7 +73,7 @@ def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:
     try:
         scenario = Scenario.model_validate(fields)
     except ValidationError as error:
-        problem = first_problem(error, fields, Scenario, [EXTENDS, *section_names()])
+        problem = first_problem(error, fields, Scenario, _also())
         raise BadInput(_located(file, layers, problem)) from None
     changed = _changed(scenario, changes, f"{path} with {options_of(changes)}")
     _pass_gate(changed, str(path))
@@ -91,9 +91,14 @@ def problems_in(path: Path) -> list[str]:
     try:
         Scenario.model_validate(fields)
     except ValidationError as error:
-        found = all_problems(error, fields, Scenario, [EXTENDS, *section_names()])
+        found = all_problems(error, fields, Scenario, _also())
         return [_located(path, layers, problem) for problem in found]
     return []
+
+
+def _also() -> list[str]:
+    """The fields of a scenario file that the scenario's model has not."""
+    return [EXTENDS, *section_names()]
 
 
 def _located(path: Path, layers: Sequence[Layer], problem: Problem) -> str:
@@ -143,7 +148,7 @@ def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
     try:
         return Scenario.model_validate(given)
     except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error, given, Scenario, section_names())}") from None
+        raise BadInput(f"{source}: {describe(error, given, Scenario, _also())}") from None
 
 
 def execute_own_code(scenario: Scenario, source: str) -> None:
