@@ -67,10 +67,12 @@ def wait_for_blocks(driver: Driver, folder: Path, count: int) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path, temporary: Path) -> Iterator[Path]:
+    """The run's folder. Afterwards nothing is left of the run, nor of its Ray, whatever became of the test."""
     folder = tmp_path / "run"
     yield folder
-    processes.end(processes.using(folder), 0.0)
+    processes.end_all(lambda: processes.using(folder) | processes.using(temporary), 0.0)
+    assert not processes.using(folder) | processes.using(temporary)
 
 
 def result_of(folder: Path) -> dict[str, Any]:
