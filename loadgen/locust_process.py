@@ -4,14 +4,12 @@ The command ``locust`` also reads ``~/.locust.conf``, and ``locust.conf`` and ``
 directory. A line there, such as ``tags = nightly``, would change a load without a word. :mod:`loadgen.run` starts this
 program without Locust's variables, in a folder that has no modules of the user's.
 
-Without a web interface, and with our locustfile alone, the web server is not loaded, nor is a parser of C: they take a
-third of the time that the process needs to start.
+Without a web interface, and with our locustfile alone, the web server is not loaded.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,13 +24,10 @@ def needs_web(arguments: list[str]) -> bool:
 
 
 def load_less() -> None:
-    """Have Locust find an empty module in place of its web interface, and pycryptodome call by ctypes, as fast."""
+    """Have Locust find an empty module in place of its web interface."""
     web: Any = ModuleType("locust.web")
     web.WebUI = None
     sys.modules["locust.web"] = web
-    sys.modules["cffi"] = None  # type: ignore[assignment]
-    import_module("Crypto.Hash.keccak")
-    del sys.modules["cffi"]
 
 
 def main() -> Any:

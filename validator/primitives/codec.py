@@ -9,14 +9,15 @@ that older encodings stay valid. Amounts and prices exceed 64 bits and travel as
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 import msgspec
 from blake3 import blake3
-from Crypto.Hash import keccak
 
 from validator.primitives.types import Hash, ValidatorError
 
@@ -31,6 +32,21 @@ MAX_REMEMBERED_BYTES: Final = 512
 _making: Final = threading.Lock()
 """The lock under which decoders are made. From the first use on, msgspec keeps on a struct's class how to decode it. A
 thread that decoded the same struct before this is complete would crash the process."""
+
+
+def _load_keccak() -> Any:
+    """pycryptodome's Keccak. Without cffi it calls its functions by ctypes: no slower, and no parser of C is loaded."""
+    is_loaded = "cffi" in sys.modules
+    if not is_loaded:
+        sys.modules["cffi"] = None  # type: ignore[assignment]
+    try:
+        return import_module("Crypto.Hash.keccak")
+    finally:
+        if not is_loaded:
+            del sys.modules["cffi"]
+
+
+_keccak: Final = _load_keccak()
 
 
 class CodecError(ValidatorError):
@@ -101,7 +117,7 @@ def keccak256(data: bytes) -> Hash:
 
 
 def _keccak256(data: bytes) -> Hash:
-    return Hash(keccak.new(digest_bits=256, data=data).digest())
+    return Hash(_keccak.new(digest_bits=256, data=data).digest())
 
 
 _remembered_keccak256: Final = lru_cache(REMEMBERED_HASHES)(_keccak256)

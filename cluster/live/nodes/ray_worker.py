@@ -17,8 +17,6 @@ from typing import Any
 UNUSED = ("jsonschema", "requests", "yaml")
 COMMANDS = {"uvicorn.main": ("Server", "main", "run")}
 """Modules of commands whose packages import some names from them, none of which a host uses."""
-FOREIGN_CALLS = "cffi"
-"""A library without which pycryptodome calls its functions by ctypes: no slower, and without a parser of C."""
 
 
 class Later(ModuleType):
@@ -50,9 +48,6 @@ def main() -> None:
     for command, names in COMMANDS.items():
         sys.modules[command] = ModuleType(command)
         vars(sys.modules[command]).update(dict.fromkeys(names))
-    sys.modules[FOREIGN_CALLS] = None  # type: ignore[assignment]
-    import_module("Crypto.Hash.keccak")
-    del sys.modules[FOREIGN_CALLS]
     with open(script, "rb") as file:
         exec(compile(file.read(), script, "exec"), {"__name__": "__main__", "__file__": script})
 
