@@ -16,7 +16,6 @@ from nacl.signing import SigningKey
 from reporting import folder
 
 from cluster.disks.directory import DirectoryDisk
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.record.archive import BlockRecord
 from loadgen.workloads.script import schedule
 from validator.chain.genesis import Genesis, GenesisActor
@@ -72,7 +71,6 @@ class LongChain:
 
     def make(self, given: Connection, heights: int) -> None:
         """Execute the blocks, and send each."""
-        use_installed_kernels()
         with folder() as path, closing(DirectoryDisk(path)) as disk, given:
             executor = Executor(disk, self.genesis)
             for height in range(1, heights + 1):

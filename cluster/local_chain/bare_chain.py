@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
 from cluster.local_chain.watching import ProgramRun, WatchingVm
 from validator.chain.block import Effects, Event, QueryReceipt, TransactionReceipt
@@ -91,7 +90,6 @@ class BareChain:
 
     def __init__(self, genesis: Genesis, vm: Vm, store: StateStore | None = None) -> None:
         """``store`` is an empty one; ``None``: in memory."""
-        use_installed_kernels()
         self.genesis = genesis
         self._vm = vm
         self._store: StateStore = LogStateStore.open(MemoryDisk()) if store is None else store

@@ -13,7 +13,6 @@ from random import Random
 
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.units import MICROSECONDS_PER_SECOND
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.events import Failed
 from cluster.faults.kind import plans_of, problem_of
 from cluster.faults.link_model import Links
@@ -67,7 +66,6 @@ class Simulation:
         """
         if problem := scenario.simulator_problem or problem_of(scenario, "sim"):
             raise BadInput(f"{scenario.name}: {problem}")
-        use_installed_kernels()
         self._fork_due: int | None = None
         self._checkpoint = checkpoint
         self._on_notice = on_notice

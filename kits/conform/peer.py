@@ -29,7 +29,6 @@ import uvloop
 from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.disks.directory import DirectoryDisk
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.live.host.host import crash
 from cluster.live.host.http import build_app
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
@@ -195,7 +194,6 @@ def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | N
     except ValueError as error:
         raise BadInput(f"--mutant: {error}") from None
     plan = PeerPlan(load_scenario(find_scenario(scenario)), run, read_secret(key), data, mutant)
-    use_installed_kernels()
     with claimed(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(plan, until_eof))
 

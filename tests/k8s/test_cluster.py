@@ -527,8 +527,10 @@ def test_no_pod_compiles_a_kernel(smoke: SmokeRun) -> None:
 PLANTED = """
 import json, pathlib
 import numpy
+from validator.primitives import installed_cache
 from validator.scheduler.order import _is_less
-_is_less(*map(numpy.uint64, (1, 2, 1, 3)))  # without use_installed_kernels()
+installed_cache._is_kept_for_the_user = lambda kept: False
+_is_less(*map(numpy.uint64, (1, 2, 1, 3)))
 print(json.dumps([path.name for path in pathlib.Path.home().joinpath(".cache/numba").rglob("*.nbc")]))
 """
 

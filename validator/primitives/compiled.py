@@ -11,9 +11,6 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-on_dispatcher: list[Callable[[Any], None]] = []
-"""What this process does with each dispatcher before the first call: :mod:`cluster.disks.installed_kernels`."""
-
 
 def load_compiler() -> None:
     """Load what the first call of a kernel would load: it takes most of a processor second."""
@@ -24,12 +21,13 @@ def dispatcher_of(function: Function, forceinline: bool = False) -> Function:
     """What numba calls in place of a function. It has no cache if no folder of one is writable."""
     import numba
 
+    from validator.primitives.installed_cache import use_installed
+
     try:
         made = numba.njit(function, nogil=True, cache=True, forceinline=forceinline)
     except RuntimeError:  # neither the folder of the function's file nor the user's cache is writable
         made = numba.njit(function, nogil=True, forceinline=forceinline)
-    for do in on_dispatcher:
-        do(made)
+    use_installed(made)
     return cast(Function, made)
 
 

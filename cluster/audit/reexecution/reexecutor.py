@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from cluster.common.errors import BadInput
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord, Reexecuted
 from validator.chain.block import Block, header_hash
@@ -45,7 +44,6 @@ class Reexecutor:
         self.slowest: Measured | None = None
         """The block that took longest to execute; ``None`` if none took :data:`NOTEWORTHY_S`."""
         self._clock = clock
-        use_installed_kernels()
         try:
             self.executor = Executor(MemoryDisk(), genesis, storage=STORAGE)
             """It has the final blocks up to :attr:`height`."""

@@ -33,7 +33,6 @@ from cluster.common.files import write_atomically
 from cluster.disks.bit_rot import Rot
 from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
-from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import plans_of
 from cluster.faults.link_effects import LinkCounts
@@ -193,7 +192,6 @@ class ValidatorHost:
         the host outlives its driver for this long, and has a lease from now on. With ``drivers_lease_s`` it has a lease
         from now on that only its own driver renews.
         """
-        use_installed_kernels()
         load_compiler()  # now, and not while the chain runs: that would take its processor for seconds
         self._folder = Path(folder)
         self._seed = seed

@@ -8,15 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-
-from cluster.audit.reexecution import reexecutor
-from cluster.live.host import host
-from cluster.local_chain import bare_chain
-from cluster.scenario import Scenario
-from cluster.simulation import driver
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("consensus", "spec", "validator", "cluster", "kits", "loadgen")
@@ -24,11 +18,11 @@ COUNTED = """
 import sys
 import numpy as np
 from numba.core import event
-from cluster.disks.installed_kernels import use_installed_kernels
+from validator.primitives import installed_cache
 from validator.scheduler.order import _is_less
 
-if "ignored" not in sys.argv:
-    use_installed_kernels()
+if "ignored" in sys.argv:
+    installed_cache._is_kept_for_the_user = lambda kept: False
 with event.install_recorder("numba:compile") as compiled:
     assert _is_less(*(np.uint64(word) for word in (1, 2, 1, 3)))
 print(sum(recorded.is_start for _, recorded in compiled.buffer))
@@ -37,7 +31,7 @@ print(sum(recorded.is_start for _, recorded in compiled.buffer))
 WHOLE = """
 import os, sys
 from numba.core import event
-from cluster.disks import installed_cache
+from validator.primitives import installed_cache
 
 class Ending(event.Listener):
     def on_start(self, event):
@@ -48,7 +42,7 @@ class Ending(event.Listener):
         pass
 
 if "ignored" in sys.argv:
-    installed_cache._is_kept_for_the_user = lambda kernel: False
+    installed_cache._is_kept_for_the_user = lambda kept: False
 if "read-only" in sys.argv:
     event.register("numba:compile", Ending())
 from cluster.commands.cli.warm_up import warm_up
@@ -111,7 +105,7 @@ def test_a_read_only_installation_is_used(installed: Callable[[bool], Installati
     installation.permit(0o555)
     assert installation.run(COUNTED) == "0"
     assert installation.kept_for_the_user() == []
-    # Planted: a process that does not ask for them.
+    # Planted: a process that ignores them.
     assert installation.run(COUNTED, "ignored") == "1"
     assert len(installation.kept_for_the_user()) == 1
 
@@ -143,28 +137,3 @@ def test_a_whole_run_compiles_nothing(installed: Callable[[bool], Installation])
     installation.permit(0o555)
     assert installation.run(WHOLE, "read-only", "ignored").startswith("compiled")
     assert installation.run(WHOLE, "read-only") == "nothing compiled"
-
-
-class Called(Exception):
-    """What stands in for the kernels was called."""
-
-
-SCENARIO = Scenario.model_validate({"name": "one", "validators": 1})
-USERS: list[tuple[Any, Callable[[], object]]] = [
-    (reexecutor, lambda: reexecutor.Reexecutor(None)),  # type: ignore[arg-type]
-    (host, lambda: host.ValidatorHost("", "", 0, 0, "")),
-    (driver, lambda: driver.Simulation(SCENARIO, 1, "")),
-    (bare_chain, lambda: bare_chain.BareChain(None, None)),  # type: ignore[arg-type]
-]
-
-
-@pytest.mark.parametrize(("module", "start"), USERS, ids=lambda each: getattr(each, "__name__", ""))
-def test_whatever_executes_blocks_uses_them(
-    module: Any, start: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def called() -> None:
-        raise Called
-
-    monkeypatch.setattr(module, "use_installed_kernels", called)
-    with pytest.raises(Called):
-        start()

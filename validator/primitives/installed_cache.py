@@ -1,6 +1,12 @@
-"""Numba's cache of compiled code, which also reads the code that an installation has next to the source.
+"""Compiled kernels for a process that cannot write to its installation, such as an image with a read-only root.
 
-The module imports the compiler: only what has loaded it already imports this (:mod:`cluster.disks.installed_kernels`).
+Numba keeps compiled code next to the source only if it can write there. Otherwise it uses only the user's cache
+(``numba/core/caching.py``), which is empty at first: each process would compile for many seconds in the middle of a
+block. This cache also reads the code that ``python -m cluster.commands.cli.warm_up`` left next to the source. Missing
+code, such as for another processor, is compiled and kept in the user's cache. It changes nothing where numba keeps code
+next to the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
+
+The module imports the compiler: :mod:`validator.primitives.compiled` imports it for the first kernel.
 """
 
 from __future__ import annotations
@@ -28,8 +34,8 @@ class InstalledCache(FunctionCache):
         return None if data is None else self._impl.rebuild(target, data)
 
 
-def use(kernel: Any) -> None:
-    """Have a dispatcher read the installation's code, unless it keeps its own there."""
+def use_installed(kernel: Any) -> None:
+    """Have a dispatcher read the installation's code, unless it keeps its code there."""
     if _is_kept_for_the_user(kernel._cache):
         kernel._cache = InstalledCache(kernel.py_func)
 
