@@ -24,9 +24,12 @@ from typing import Any, Final, NamedTuple
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
+from cluster.common.plugins import CHECKS, FAULTS, PLANTED, PROJECT, SECTIONS, points
 from cluster.common.wording import counted, first_few
 from cluster.live.driver.ray_session import RaySession, one_line
 from cluster.live.nodes.ray_nodes import SEEDS, RayNode, with_role
+from loadgen.workloads.registry import GROUP as WORKLOADS
+from validator.primitives.offered import package_of
 
 FOLDERS: Final = ("actors", "cluster", "consensus", "kits", "loadgen", "scenarios", "spec", "validator")
 """Folders that are compared and shipped."""
@@ -52,7 +55,9 @@ PACKAGES: Final = (
     "urllib3",
     "uvloop",
 )
-"""Distributions whose versions must be the same everywhere."""
+"""Distributions whose versions must be the same everywhere; so must be those of packages that add to :data:`ADDED`."""
+ADDED: Final = (CHECKS, FAULTS, PLANTED, SECTIONS, WORKLOADS)
+"""Groups of entry points from which a scenario names what its runs execute."""
 PYTHON: Final = "Python"
 SHOWN: Final = 3
 """Maximum number of differences in a line."""
@@ -74,7 +79,8 @@ class Differences(NamedTuple):
 
 def surveyor() -> Callable[[], Survey]:
     """A function that surveys the process in which it is called. It is pickled by value."""
-    folders, suffixes, packages, python = FOLDERS, SUFFIXES, PACKAGES, PYTHON
+    added = {package_of(point) for group in ADDED for point in points(group) if point.dist is not None} - {PROJECT}
+    folders, suffixes, packages, python = FOLDERS, SUFFIXES, (*PACKAGES, *sorted(added)), PYTHON
 
     def survey() -> Survey:
         import hashlib

@@ -14,6 +14,7 @@ from ray import cloudpickle
 from cluster.commands.sweeps import seed_nodes
 from cluster.commands.sweeps.seed_nodes import Survey, code_files, compare, surveyor, write_archive
 from cluster.common.checkout import ROOT
+from tests.packages import install
 
 HERE: Survey = ({"Python": "3.12.1", "numpy": "2.2.0", "numba": "0.61.0"}, "d1")
 
@@ -27,6 +28,17 @@ def test_versions_that_differ_are_one_line() -> None:
     assert (
         compare(HERE, there).versions == "Python is 3.12.4 there and 3.12.1 here, numpy is missing there and 2.2.0 here"
     )
+
+
+def test_a_node_without_the_package_of_a_check_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "strict", "[stampede.checks]\nstrict = strict:Strict\n", "")
+    install(tmp_path, "other", "[stampede.tracers]\nother = other:Other\n", "")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        survey = surveyor()
+        here = survey()
+    assert "other" not in here[0], "seeds are not traced"
+    assert compare(here, survey()) == ("strict is missing there and 1.0 here", True)
 
 
 @pytest.mark.parametrize("digest", [None, "d2"])
