@@ -35,12 +35,12 @@ STEADY: Final = 1.3
 """Ratio of the rounds' block rates above which a machine counts as changing its speed."""
 REQUEST_S: Final = 0.003
 """Processor time per request of the load, in Locust and in the validator; measured."""
-RAY_WORKER_BYTES: Final = 55_000_000
+RAY_WORKER_BYTES: Final = 45_000_000
 """Extra memory of a host as a Ray actor, compared with a plain process; measured."""
-RAY_BYTES: Final = 600_000_000
+RAY_BYTES: Final = 180_000_000
 """Memory of Ray's own processes on its head node; measured."""
-DRIVER_BYTES: Final = 400_000_000
-"""Memory of driver and Locust; measured."""
+DRIVER_BYTES: Final = 480_000_000
+"""Memory of the driver, the process that executes its blocks again, and Locust; measured."""
 STREAM_FILES: Final = 2
 """File descriptors per peer of a validator: each of the two dials the other."""
 HOST_FILES: Final = 60

@@ -31,6 +31,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.code.gate import code_of
 from cluster.watches.watched_simulation import simulate
 from consensus.keys import Ed25519Scheme
+from validator.primitives.compiled import load_compiler
 
 HOSTS: Final = 4
 """Number of host processes of a calibration: the smallest one that 4 and 16 validators may have."""
@@ -288,6 +289,7 @@ def _serve(connection: Connection, number: int) -> None:
     from cluster.live.processes import processes
     from cluster.live.web.addresses import LOOPBACK
 
+    load_compiler()  # as each host does: it is no validator's memory
     host: ValidatorHost | None = None
 
     def start(folder: str, text: str) -> Mapping[int, Any]:

@@ -69,7 +69,7 @@ def test_costs_follow_the_two_testnets() -> None:
     assert found.seconds == pytest.approx(1_000 / found.rate)
     assert found.files == HOST_FILES + 8 * 63 * 2
     assert found.disk_bytes == pytest.approx(1_000 * 65 * (500 + 6_400))
-    assert found.memory_bytes == pytest.approx(1_000_000_000 + 8 * (205_000_000 + 8 * (4_000_000 + 6_400_000)))
+    assert found.memory_bytes == pytest.approx(660_000_000 + 8 * (195_000_000 + 8 * (4_000_000 + 6_400_000)))
     assert found.problems == ()
 
 
