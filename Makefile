@@ -169,7 +169,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@rm -f $@ $(INSTALLED_DEV) $(COMPILED)
 	@'$(or $(PYTHON),false)' -c '$(PYTHON_WORKS)' || { echo "stampede needs Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 		"(Debian: python3-venv); name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 2; }
-	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 500 MB on disk; a minute or two)."
+	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 550 MB on disk; a minute or two)."
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements.lock
 	@find $(VENV)/lib/python*/site-packages -type d $(UNUSED) -prune -exec rm -rf {} +
@@ -178,7 +178,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	@rm -f $@
-	@echo "Adding the packages of requirements-dev.lock for tests, lint and types (about 200 MB on disk)."
+	@echo "Adding the packages of requirements-dev.lock for tests, lint and types (about 400 MB on disk)."
 	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements-dev.lock
 	@printf '%s' '$(CURDIR)' > $@
 

@@ -7,7 +7,8 @@
 
 A scenario is a path, a mapping of its fields or a :class:`Scenario`. :func:`simulate` runs it in this process in
 virtual time, :func:`run` on the live testnet, with a run folder; both return a :class:`RunOutcome`. :func:`up` keeps a
-live testnet up during a ``with`` block. :class:`Chain` is a chain in this process, for tests of actors. See
+live testnet up during a ``with`` block. :func:`read_run` reads the folder of a run. :class:`Chain` is a chain in this
+process, for tests of actors. See
 ``docs/python.md``.
 """
 
@@ -45,6 +46,7 @@ from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import change_scenario, execute_own_code, scenario_from
 from cluster.scenario.files import load_scenario as _load_scenario
 from cluster.scenario.overrides import Change, SettingError, parse_setting
+from cluster.tables.runs import HasTables
 from cluster.watches.watched_simulation import simulate as _simulate
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
@@ -58,10 +60,12 @@ __all__ = [
     "Check",
     "HarnessError",
     "LiveTestnet",
+    "Run",
     "RunOutcome",
     "RunRecord",
     "Scenario",
     "load_scenario",
+    "read_run",
     "run",
     "scenario_from",
     "simulate",
@@ -70,7 +74,20 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class RunOutcome:
+class Run(HasTables):
+    """A run that was read from its folder."""
+
+    record: RunRecord
+    folder: Path
+    _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        """One line, since the record has every block."""
+        return f"<{type(self).__name__} of {self.record.scenario.name}, seed {self.record.seed}: {self.folder}>"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome(HasTables):
     """A run's record and its verdict."""
 
     record: RunRecord
@@ -81,6 +98,7 @@ class RunOutcome:
     """The values of the metrics in ``result.json``, keyed by name. The unit is last in each name."""
     folder: Path | None = None
     """The run's folder, if it has one."""
+    _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -148,6 +166,18 @@ def run(
     with Interrupts() as interrupts, _folder(chosen, out) as folder:
         record = run_live(RunRequest(chosen, seed, checkout_commit(), folder), interrupts=interrupts, served=served)
         return _outcome(record, finish(record, folder, interrupts), folder)
+
+
+def read_run(folder: Path | str, allow_code: bool = False) -> Run:
+    """Read the folder of a run that ended, or of a live run whose driver died, for its tables.
+
+    They execute the run's policy, if it is a user's: ``allow_code`` is as for :func:`simulate`. Raises
+    :class:`BadInput`.
+    """
+    from cluster.commands.inspect.judge import read_run_of
+
+    with opened(Gate(allow_code)):
+        return Run(read_run_of(Path(folder)), Path(folder))
 
 
 class _LastSample:

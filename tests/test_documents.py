@@ -434,7 +434,7 @@ def test_requests_are_what_the_page_of_the_interface_says() -> None:
 
 
 def test_there_is_python_of_each_kind() -> None:
-    assert {block.page for block in PYTHON} == {"README.md", "docs/python.md"}
+    assert {block.page for block in PYTHON} == {"README.md", "docs/data.md", "docs/python.md"}
     assert sum("pytest" in block.text for block in PYTHON) == 1
 
 

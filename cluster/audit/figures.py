@@ -65,6 +65,11 @@ class BlockColumns:
         for each in fields(self):
             getattr(self, each.name).append(figures[each.name])
 
+    @property
+    def last(self) -> dict[str, int]:
+        """The figures of the last block, by column."""
+        return {each.name: getattr(self, each.name)[-1] for each in fields(self)}
+
     def __len__(self) -> int:
         return len(self.proposer)
 
@@ -223,10 +228,8 @@ class TimerFigures:
             self._newest[timer_id] = new = NewTimer(timer_id, height)
             self.newest.append(new)
             self.by_actor[actor].scheduled += 1
-        states = {fire.timer_id: TimerState.FIRED for fire in receipts.fires}
-        states |= {each.timer_id: TimerState(each.reason) for each in receipts.destroyed}
-        for timer_id, timer in ended.items():
-            self._end(timer, states.get(timer_id, TimerState.CANCELLED), height)
+        for timer, state in ends_of(receipts, ended):
+            self._end(timer, state, height)
         while len(self.newest) > NEWEST_KEPT and self.newest[NEWEST_KEPT].scheduled_at <= height - NEWEST_HEIGHTS:
             del self._newest[self.newest.popleft().timer_id]
         return self.scheduled - before
@@ -239,10 +242,22 @@ class TimerFigures:
         of_actor = self.by_actor[timer.actor]
         if state is TimerState.FIRED:
             of_actor.fired_at.append(height)
-        if timer.trigger_height <= height and not timer.is_watching:
+        if is_due(timer, height):
             of_actor.due += 1
             if state is not TimerState.CANCELLED:
                 of_actor.lateness[height - timer.trigger_height] += 1
+
+
+def ends_of(receipts: Receipts, ended: Mapping[bytes, Timer]) -> Iterator[tuple[Timer, TimerState]]:
+    """How the timers that ended in a block did, in their order."""
+    states = {fire.timer_id: TimerState.FIRED for fire in receipts.fires}
+    states |= {each.timer_id: TimerState(each.reason) for each in receipts.destroyed}
+    return ((timer, states.get(timer_id, TimerState.CANCELLED)) for timer_id, timer in ended.items())
+
+
+def is_due(timer: Timer, height: int) -> bool:
+    """Whether a timer that is pending, or ended at a height, had come due by then."""
+    return timer.trigger_height <= height and not timer.is_watching
 
 
 def effects_of(receipts: Receipts) -> Iterator[Effects]:

@@ -21,6 +21,8 @@ a name that is taken.
     ``kubernetes``: a subclass of :class:`cluster.live.means.Means`, which performs faults of live runs.
 ``stampede.sections``
     a section of scenarios: a subclass of :class:`cluster.scenario.sections.packaged.PackagedSection`, under its name.
+``stampede.tables``
+    the tables of a kind of folder, for ``stampede export``: a :class:`cluster.tables.columns.Source`.
 ``stampede.workloads``
     a workload: a subclass of :class:`loadgen.workloads.base.Workload` whose ``name`` is the entry point's name. The
     package :mod:`loadgen.workloads.registry` reads it.
@@ -51,6 +53,7 @@ TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
 MEANS: Final = "stampede.means"
 SECTIONS: Final = "stampede.sections"
+TABLES: Final = "stampede.tables"
 KITS_WITH_SECTIONS: Final = {"dos": "market", "kubernetes": "kubernetes"}
 """The kits that have sections of scenarios, by the sections' names."""
 OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>\w+)['"]""")

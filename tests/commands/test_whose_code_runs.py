@@ -113,6 +113,7 @@ COMMANDS: Final[dict[str, str | None]] = {
     "sweep": "sweep {found} --seeds 1:2 --out {folder}/new",
     "t8n": "t8n --genesis {folder}/t8n.json --blocks {folder}/blocks.json --out {folder}/new.json",
     "up": "up {live} --out {folder}/new",
+    "export": "export {run}",
     "verify-run": "verify-run {run}",
 }
 """Each command, on a scenario or a run with code inside; the code writes a file if it is executed."""
@@ -260,7 +261,7 @@ def test_commands_that_execute_refuse_code_inside(
 
 def test_allowed_code_is_told_once_and_runs(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     running = "run {found} --backend sim --out {folder}/allowed"
-    for command in (running, "verify-run {run}", "judge {run}", str(COMMANDS["t8n"])):
+    for command in (running, "verify-run {run}", "judge {run}", "export {run}", str(COMMANDS["t8n"])):
         places.forget()
         places.perform(command, "--allow-code")
         told = [line for line in capsys.readouterr().err.splitlines() if "policy.py" in line]

@@ -41,7 +41,7 @@ LAYERS = {
         ("checks",),
         ("local_chain", "simulation", "live"),
         ("watches",),
-        ("report",),
+        ("report", "tables"),
         ("commands",),
     ),
     "kits": (("actors", "conform", "explore", "kubernetes", "market", "measure", "mutation", "tracing"),),

@@ -17,7 +17,12 @@ LOCKS = {"requirements.lock": "build", "requirements-dev.lock": "dev", "k8s/requ
 
 HASH = "--hash=sha256:" + "0" * 64
 
-LICENCE_WORDS = {"Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-2.0", "Apache": "Apache-2.0"}
+LICENCE_WORDS = {
+    "Apache Software License": "Apache-2.0",
+    "Apache 2.0": "Apache-2.0",
+    "Apache": "Apache-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}
 
 
 def lock_entries(lock: str) -> list[list[str]]:
@@ -147,7 +152,7 @@ def stated_licence(package: str) -> str:
     """What an installed package says of its licence."""
     about = metadata(package)
     stated = (about.get_all("License-Expression") or about.get_all("License") or [""])[0]
-    if not stated:
+    if not stated or "\n" in stated:  # a whole text
         classifiers = about.get_all("Classifier") or []
         stated = next(each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::"))
     stated = stated.removesuffix(" License") if stated.startswith(("BSD", "MIT")) else stated

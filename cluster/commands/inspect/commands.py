@@ -1,5 +1,5 @@
-"""The commands that read the folders of runs (``stampede runs``, ``judge``, ``verify-run``, ``bisect``), and ``nodes``,
-which lists the nodes of a Ray cluster. The commands for a validator's data folder are in
+"""The commands that read the folders of runs (``stampede runs``, ``judge``, ``export``, ``verify-run``, ``bisect``),
+and ``nodes``, which lists the nodes of a Ray cluster. The commands for a validator's data folder are in
 :mod:`cluster.commands.inspect.disk_commands`.
 """
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.commands.console.command import FILE, OPTIONAL, SEVERAL, Command, Topic, argument, flag, option
+from cluster.commands.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, Topic, argument, flag, option
 from cluster.commands.console.options import ChangeOptions, CodeOptions, whole_number
-from cluster.commands.console.output import console
+from cluster.commands.console.output import console, print_line
 from cluster.commands.console.outputs import OutputOptions
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import json_text, printable
@@ -79,6 +79,29 @@ class JudgeRun(ChangeOptions, CodeOptions, OutputOptions):
         from cluster.commands.inspect.judge import judge_again
 
         return judge_again(self.folder, self.changes, self.outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(CodeOptions):
+    TOPIC = Topic.LOOK
+    HELP = "write a run's timers, transactions, blocks, validators and faults as tables"
+    DESCRIPTION = (
+        "Writes tables for notebooks, as CSV and Parquet, and schema.json with columns, types and units: of a run its"
+        " timers, transactions, blocks, validators and faults, and those of a sweep, a lab or a scorecard."
+    )
+
+    folder: Path = argument("RUN", "folder of a run, a sweep, a lab or a scorecard, such as runs/latest", Path)
+    to: Path | None = option("another folder for the tables (default: tables in that folder)", writes=FOLDER)
+    format: str | None = option("one format alone: csv, which needs no extra, or parquet", choices=("csv", "parquet"))
+
+    def run(self) -> int:
+        from cluster.commands.inspect.export import export
+        from cluster.tables.files import FORMATS
+
+        output = console()
+        for line in export(self.folder, self.to, FORMATS if self.format is None else (self.format,)):
+            print_line(output, line)
+        return ExitCode.PASS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +188,7 @@ class Nodes(ChangeOptions):
 COMMANDS: Final = {
     "runs": Runs,
     "judge": JudgeRun,
+    "export": Export,
     "verify-run": VerifyRun,
     "bisect": Bisect,
     "nodes": Nodes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile
@@ -20,6 +20,8 @@ import numpy as np
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user
+from cluster.tables.columns import Row as TableRow
+from cluster.tables.columns import Source, Table, integer, number, text
 from kits.market.trials import Key
 
 TABLE_FILE: Final = "lab.npz"
@@ -108,3 +110,29 @@ def _problem(columns: Mapping[str, np.ndarray]) -> str:
         if column.ndim != 1 or len(column) != rows or column.dtype.kind != kind:
             return f"the column {name} is not one of {rows} {NAMES_OF_KINDS[kind]}"
     return ""
+
+
+# --- for notebooks ----------------------------------------------------------------------------------------------------
+
+MEASURES: Final = Table(
+    "measures",
+    "Every measure of every run, a row each: by experiment, cell, seed and measure.",
+    (
+        text("experiment", "name of the experiment"),
+        text("cell", "the levels of its factors, in their order, with spaces"),
+        integer("seed", "", "the seed"),
+        text("measure", "name of the measure, with its unit last"),
+        number("value", "", "its value"),
+    ),
+)
+
+
+def _rows(folder: Path) -> Iterator[TableRow]:
+    for row in read_table(folder / TABLE_FILE):
+        key = {"experiment": row.experiment, "cell": row.cell, "seed": row.seed}
+        for name, value in row.measures.items():
+            yield MEASURES, {**key, "measure": name, "value": value}
+
+
+LABS: Final = Source("a lab", (TABLE_FILE,), (MEASURES,), _rows)
+"""The tables of a lab that ended."""

@@ -1,0 +1,1 @@
+"""Tables of what commands leave in folders, for notebooks: CSV, Parquet, Arrow."""
