@@ -188,8 +188,8 @@ class Genesis:
     chain_id: str = ""
     validators: Sequence[bytes] = ()
     """The keys."""
-    policy_file: tuple[str, str] | None = None
-    """The name and the text of a user's policy."""
+    policy_file: Sequence[Any] | None = None
+    """The name and the text of a user's policy, then the name and value of each parameter if it states some."""
     epochs: Sequence[tuple[int, Sequence[int]]] = ()
     """The first view and the members of each committee, ascending."""
 

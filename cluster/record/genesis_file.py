@@ -3,7 +3,7 @@
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
 "accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
 "runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``. A policy is a name, or ``{"name",
-"source"}`` of a user's Python file, which is executed.
+"source", "parameters"?: {name: value}}`` of a user's Python file, which is executed.
 Written files name every parameter, and also the preset. Integers may be decimal strings. A file with any error is
 rejected as a whole, with one line that names the JSON path and the correct form.
 """
@@ -22,7 +22,7 @@ from cluster.common.files import ENCODING
 from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import meant_or_known
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
-from validator.policies.own import PolicyError, read_policy
+from validator.policies.own import PolicyError, read_policy, with_parameters
 from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
 from validator.pvm.deployment import refusal
@@ -34,7 +34,7 @@ CHAIN_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers
 """Fields about the chain, not about its validators."""
 NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 FIELDS: Final = CHAIN_FIELDS | NEEDED_FIELDS | {"epochs"}
-POLICY_FIELDS: Final = frozenset({"name", "source"})
+POLICY_FIELDS: Final = ("name", "source")
 EPOCH_FIELDS: Final = frozenset({"first_view", "members"})
 VIEW_LIMIT: Final = 2**63
 
@@ -120,20 +120,27 @@ def _params(given: Any, preset: Any) -> Parameters:
         raise Wrong(str(error) if str(error).startswith("preset") else f"params.{error}") from None
 
 
-def _policy_page(genesis: Genesis) -> str | dict[str, str]:
+def _policy_page(genesis: Genesis) -> str | dict[str, Any]:
     own = genesis.policy_file
-    return genesis.policy.value if own is None else {"name": own.name, "source": own.source}
+    if own is None:
+        return genesis.policy.value
+    stated = {"parameters": genesis.policy_parameters} if own.parameters else {}
+    return {"name": own.name, "source": own.source, **stated}
 
 
 def _policy(given: Any) -> dict[str, Any]:
     """The fields of a genesis about its policy: a shipped one's name, or name and text of a user's file."""
     if isinstance(given, dict):
-        fields = json_input.mapping(given, "policy", POLICY_FIELDS, POLICY_FIELDS)
-        name, source = (json_input.text(fields[each], f"policy.{each}") for each in ("name", "source"))
+        fields = json_input.mapping(given, "policy", {*POLICY_FIELDS, "parameters"}, POLICY_FIELDS)
+        name, source = (json_input.text(fields[each], f"policy.{each}") for each in POLICY_FIELDS)
+        values = json_input.items(fields.get("parameters", {}), "policy.parameters")
         try:
             policy, policy_file = read_policy(name, source)
+            policy_file = with_parameters(policy_file, dict(values))
         except PolicyError as error:
             raise Wrong(f"policy: {error}") from None
+        except ParameterError as error:
+            raise Wrong(f"policy.parameters.{error}") from None
         return {"policy": policy, "policy_file": policy_file}
     known = [policy.value for policy in Policy]
     if json_input.text(given, "policy") not in known:

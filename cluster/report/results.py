@@ -144,10 +144,12 @@ def _write_chain(path: Path, books: Books) -> None:
 def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
     """The content of ``result.json``. ``date`` is when it is written."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
+    stated = record.genesis.policy_parameters
     result: dict[str, Any] = {
         **about_run(record),
         "date": date.isoformat(timespec="seconds"),
         "policy": record.genesis.policy_name,
+        **({"policy_parameters": stated} if stated else {}),
         "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,
         "checks": [

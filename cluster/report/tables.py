@@ -374,6 +374,8 @@ def facts(books: Books, date: datetime) -> list[tuple[str, str]]:
         ("Preset", record.genesis.preset or NO_PRESET),
         ("Burned", _burned(books.ledger)),
     ]
+    if stated := record.genesis.policy_parameters:
+        found.append(("Policy's parameters", ", ".join(f"{name} {value:,}" for name, value in stated.items())))
     found += _disk_facts(books)
     if record.digest is not None:
         found.append(("Digest", record.digest))

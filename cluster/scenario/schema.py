@@ -177,6 +177,9 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     parameters = definitions["ChainSection"]["properties"]["params"]
     parameters["properties"] = {name: _parameter(name, value) for name, value in DEFAULTS.to_names().items()}
     parameters["additionalProperties"] = False
+    definitions["ChainSection"]["properties"]["policy_parameters"]["additionalProperties"] = _amount(
+        {"type": "integer"}
+    )
     _name_owners(definitions)
     group = definitions["UserGroup"]
     _name_or_path(group["properties"]["workload"], list(WORKLOADS))

@@ -52,6 +52,8 @@ class PolicyFile:
     """The file's text."""
     replaces: frozenset[Replaces] = frozenset()
     """What its class replaces, as the class says."""
+    parameters: tuple[tuple[str, int], ...] = ()
+    """The value of each parameter that its class states, by name, names ascending."""
 
     @property
     def file(self) -> str:
@@ -115,6 +117,11 @@ class Genesis:
     def policy_name(self) -> str:
         """The policy's name for readers."""
         return self.policy.value if self.policy_file is None else self.policy_file.name
+
+    @property
+    def policy_parameters(self) -> dict[str, int]:
+        """The values of the parameters that the user's policy states, by name."""
+        return {} if self.policy_file is None else dict(self.policy_file.parameters)
 
     def policy_file_at(self, height: int) -> PolicyFile | None:
         """The user's policy in the block at a height; ``None`` up to ``ACTIVATION_HEIGHT``."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from validator.primitives.params import Parameters
@@ -36,6 +37,8 @@ class LaneRules(ABC):
     """
 
     __slots__ = ()
+    own: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """The values of the parameters that a user's policy states, by name."""
     bids: ClassVar[Bids]
     """What becomes of a request's ``bid``."""
     has_watches: ClassVar[bool] = False

@@ -9,8 +9,9 @@ height follows from its trigger height.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from validator.chain.block import DestroyedReceipt, Event, FireReceipt
@@ -70,6 +71,10 @@ class TimerPhase(ABC):
     longest_wait_blocks: ClassVar[int | None] = None
     """The longest wait of a due timer under a user's policy, as it states; ``None`` if it states none. A run fails if
     one waits longer. Blocks do not depend on it."""
+    policy_parameters: ClassVar[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
+    """The parameters that a user's policy states: ``default``, ``min`` and ``max`` of each, by name."""
+    own: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    """The values of these parameters on this chain, by name."""
 
     world: World
     index: SchedulerIndex

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 
 # The names that annotations of a user's dataclass may need: dataclasses look for them in this module.
-from dataclasses import dataclass, field  # noqa: F401
+from dataclasses import dataclass, field, replace  # noqa: F401
 from functools import lru_cache
 from inspect import isabstract
-from typing import Any, ClassVar, Final, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from validator.chain.genesis import Policy, PolicyFile, Replaces
 from validator.chain.records import timer_key
 from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.registry import PHASES
+from validator.primitives.params import ParameterError, integer
+from validator.primitives.types import AMOUNT_LIMIT
 from validator.primitives.user_file import (
     NAME_PATTERN,
     NotWritten,
@@ -33,6 +37,10 @@ from validator.primitives.user_file import (
     require_runs,
 )
 
+PARAMETER_PATTERN: Final = r"[a-z][a-z0-9_]{0,63}"
+"""Pattern of the name of a parameter that a user's policy states."""
+LEAST, MOST = 1 - AMOUNT_LIMIT, AMOUNT_LIMIT - 1
+"""The least and the greatest value that such a parameter may have."""
 KEPT: Final = 16
 """Number of texts, and of phases made from them, that a process keeps."""
 FIXED_RULES: Final = ("bids", "has_watches", "timers_first")
@@ -46,9 +54,18 @@ class PolicyError(UserFileError):
     """A user's policy is invalid, or has raised an exception."""
 
 
+class Stated(NamedTuple):
+    """A parameter that a user's policy states: its default, and the least and the greatest value."""
+
+    default: int
+    min: int
+    max: int
+
+
 @lru_cache(maxsize=KEPT)
 def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
-    """A user's policy by its file's name and text, with the shipped policy from which it is derived.
+    """A user's policy by its file's name and text, with the shipped policy from which it is derived. Its parameters
+    have their defaults.
 
     The text is not executed: :func:`phase_of` finds more errors. Raises :class:`PolicyError`.
     """
@@ -72,7 +89,28 @@ def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
         _check_formula(found, isinstance(score, WrittenClass) and is_old, file)
         _stated_wait(found, file)
         _check_names(found, file)
-    return base, PolicyFile(name, source, replaces)
+        stated = _stated_parameters(found, file)
+        _check_own(source, stated, file)
+    defaults = sorted((each, bounds.default) for each, bounds in stated.items())
+    return base, PolicyFile(name, source, replaces, tuple(defaults))
+
+
+def stated_parameters(policy: PolicyFile) -> dict[str, Stated]:
+    """The parameters that a user's policy states, by name."""
+    return _stated_parameters(_written(policy.source, policy.file), policy.file)
+
+
+def with_parameters(policy: PolicyFile, given: Mapping[str, Any]) -> PolicyFile:
+    """A user's policy with values of some of its parameters. Raises
+    :class:`~validator.primitives.params.ParameterError`, whose message begins with the parameter's name."""
+    if not given:
+        return policy
+    stated, values = stated_parameters(policy), dict(policy.parameters)
+    for name, value in given.items():
+        if name not in stated:
+            raise ParameterError(f"{name}: unknown parameter; {policy.file} states {', '.join(stated) or 'none'}")
+        values[name] = integer(name, value, stated[name][1:])
+    return replace(policy, parameters=tuple(sorted(values.items())))
 
 
 def stated_wait_blocks(policy: PolicyFile) -> int | None:
@@ -93,7 +131,11 @@ def phase_of(policy: PolicyFile, phase: type[TimerPhase]) -> type[TimerPhase]:
     """
     found = _executed(policy.name, policy.source)
     bases = (found,) if issubclass(found, phase) else (phase, found)
-    return type(found.__name__, (_CheckedPhase, *bases), {"__slots__": (), "file": policy.file})
+    kind: type[TimerPhase] = type(found.__name__, (_CheckedPhase, *bases), {"__slots__": (), "file": policy.file})
+    if policy.parameters:
+        kind.own, kind.rules = MappingProxyType(dict(policy.parameters)), copy(kind.rules)
+        kind.rules.__class__ = type(type(kind.rules).__name__, (type(kind.rules),), {"__slots__": (), "own": kind.own})
+    return kind
 
 
 class _CheckedPhase(TimerPhase):
@@ -139,6 +181,11 @@ def _executed(name: str, source: str) -> type[TimerPhase]:
         found = _only(phases, file)
         base = _base(found, found.__mro__, file)
         replaces = _replaces(found, found.replaces, file)
+        stated = _checked_parameters(found, found.policy_parameters, file, None)
+        if stated != stated_parameters(as_written[1]):
+            raise PolicyError(
+                f"{place_of(file, None)}: {found.__name__}.policy_parameters: when it runs it is not what is written"
+            )
         if (base, replaces) != (as_written[0], as_written[1].replaces):
             raise PolicyError(
                 f"{place_of(file, None)}: {found.__name__}: is derived from {base} and replaces {_listed(replaces)}"
@@ -186,6 +233,45 @@ def _stated_wait(found: WrittenClass, file: str) -> int | None:
         f"{place_of(file, line)}: {found.name}.longest_wait_blocks: expected a positive integer, or None, written out;"
         f" got {given!s:.200}"
     )
+
+
+def _stated_parameters(found: WrittenClass, file: str) -> dict[str, Stated]:
+    """The class's ``policy_parameters``. Raises :class:`PolicyError`."""
+    line: int | None = None
+    try:
+        given = found.value("policy_parameters")
+    except NotWritten as error:
+        given, line = "an expression", error.line
+    return _checked_parameters(found, given, file, line)
+
+
+def _checked_parameters(found: WrittenClass | type, given: Any, file: str, line: int | None) -> dict[str, Stated]:
+    where = f"{place_of(file, line)}: {_name_of(found)}.policy_parameters"
+    if not isinstance(given, Mapping):
+        raise PolicyError(
+            f"{where}: expected names with their bounds written out, such as"
+            f" {{'most_fires': {{'default': 4, 'min': 1, 'max': 100}}}}, got {given!s:.200}"
+        )
+    stated = {}
+    for name, bounds in given.items():
+        if not isinstance(name, str) or not re.fullmatch(PARAMETER_PATTERN, name):
+            raise PolicyError(f"{where}: expected names of lower-case letters, digits and '_', got {name!r:.80}")
+        if not isinstance(bounds, Mapping) or {*bounds} != {*Stated._fields}:
+            raise PolicyError(f"{where}.{name}: expected 'default', 'min' and 'max', got {bounds!r:.200}")
+        stated[name] = value = Stated(**bounds)
+        if any(type(each) is not int for each in value) or not LEAST <= value.min <= value.default <= value.max <= MOST:
+            raise PolicyError(
+                f"{where}.{name}: expected integers of at most 128 bits, min <= default <= max, got {bounds!r:.200}"
+            )
+    return stated
+
+
+def _check_own(source: str, stated: Mapping[str, Stated], file: str) -> None:
+    """Raise :class:`PolicyError` if the text reads a parameter by a name that it does not state."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Subscript(ast.Attribute(ast.Name("self"), "own"), ast.Constant(str(name))) if name not in stated:
+                raise PolicyError(f"{place_of(file, node.lineno)}: policy_parameters has no {name!r:.80}")
 
 
 def _name_of(found: WrittenClass | type) -> str:

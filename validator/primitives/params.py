@@ -235,9 +235,9 @@ def parse_value(name: str, value: Any) -> Any:
         case "priority_tiers":
             if not isinstance(value, list | tuple) or len(value) != 4:
                 raise ParameterError(f"{name}: expected a list of four integers, got {value!r}")
-            return tuple(_integer(f"{name}[{i}]", item, _TIER_RANGE) for i, item in enumerate(value))
+            return tuple(integer(f"{name}[{i}]", item, _TIER_RANGE) for i, item in enumerate(value))
         case _:
-            return _integer(name, value, _RANGES.get(name, (1, ORDINARY_MAXIMUM)))
+            return integer(name, value, _RANGES.get(name, (1, ORDINARY_MAXIMUM)))
 
 
 def integer_range(name: str) -> tuple[int, int] | None:
@@ -260,7 +260,8 @@ def _choice(name: str, value: Any, choices: type[StrEnum]) -> StrEnum:
     return choices(value)
 
 
-def _integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
+def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
+    """The integer that a JSON value gives, within inclusive bounds. Raises :class:`ParameterError`."""
     value = number_of(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParameterError(f"{name}: expected an integer, got {value!r}")

@@ -23,7 +23,7 @@ from validator.chain.records import (
 )
 from validator.execution.governance import GOVERNED_NAMES, storage_name, storage_text
 from validator.primitives.codec import encode, pack_uint, tagged_hash
-from validator.primitives.params import DEFAULTS
+from validator.primitives.params import DEFAULTS, ParameterError
 from validator.primitives.types import (
     AMOUNT_LIMIT,
     SYSTEM_PARAMETERS_ADDRESS,
@@ -136,7 +136,9 @@ def _content_hash(genesis: Genesis) -> Hash:
     content: tuple[object, ...]
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
     if genesis.policy_file is not None:
-        content = (*content, ("policy file", genesis.policy_file.name, genesis.policy_file.source))
+        file = genesis.policy_file
+        stated = ([(name, str(value)) for name, value in file.parameters],) if file.parameters else ()
+        content = (*content, ("policy file", file.name, file.source, *stated))
     if genesis.epochs:
         content = (*content, [(epoch.first_view, epoch.members) for epoch in genesis.epochs])
     if genesis.runners:
@@ -167,12 +169,15 @@ def _check_policy(genesis: Genesis) -> None:
     given = genesis.policy_file
     if given is None:
         return
-    from validator.policies.own import PolicyError, read_policy  # loads the timer phases, which few need here
+    from validator.policies.own import PolicyError, read_policy, with_parameters  # loads the timer phases
 
     try:
         policy, policy_file = read_policy(given.name, given.source)
-    except PolicyError as error:
+        policy_file = with_parameters(policy_file, dict(given.parameters))
+    except (PolicyError, ParameterError) as error:
         raise GenesisError(f"policy: {error}") from None
+    if policy_file.parameters != given.parameters:
+        raise GenesisError(f"policy: has not the parameters that {given.file} states, in the order of their names")
     if (policy, policy_file) != (genesis.policy, given):
         raise GenesisError(
             f"policy file {given.file} is derived from {policy} and replaces {sorted(policy_file.replaces)}, not from"

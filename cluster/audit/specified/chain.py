@@ -29,6 +29,7 @@ def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
     if file is not None and own_policy is None:
         raise BadInput(f"the policy {genesis.policy_name!r} is not specified: it is the user's")
     parameters = genesis.parameters.to_names()
+    stated = [[name, str(value)] for name, value in genesis.policy_parameters.items()]
     actors = {
         bytes(address): GenesisActor(
             actor.code, actor.deployer, actor.balance, None if actor.agent is None else Agent(*astuple(actor.agent))
@@ -46,7 +47,7 @@ def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
             genesis.runners,
             genesis.chain_id,
             genesis.validators,
-            None if file is None else (file.name, file.source),
+            None if file is None else (file.name, file.source, *([stated] if stated else [])),
             [(epoch.first_view, epoch.members) for epoch in genesis.epochs],
         ),
         PvmLanguage(),

@@ -106,6 +106,7 @@ def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
         _backends(scenario),
         _validators(scenario),
         _committees(scenario),
+        _policy(scenario),
         _accounts(scenario),
         _load(scenario),
         _timeline(scenario, each_ms),
@@ -174,6 +175,21 @@ def _committees(scenario: Scenario) -> Table:
         who = "all" if count == len(names) else _names([names[index] for index in members])
         rows.append((f"from view {view:,}", who, str(count), str(fault_bound(count)), str(quorum(count))))
     return Table("Committees", ("when", "members", "size", "f", "quorum"), tuple(rows))
+
+
+def _policy(scenario: Scenario) -> Table:
+    """The table of a custom policy's parameters."""
+    _, own = scenario.chain.policies()
+    rows = []
+    if own is not None:
+        from validator.policies.own import stated_parameters  # loads the timer phases
+
+        stated = stated_parameters(own)
+        for name, value in own.parameters:
+            default, least, most = stated[name]
+            rows.append((name, f"{value:,}", f"{default:,}", f"{least:,} to {most:,}"))
+    title = f"Parameters of the policy {scenario.chain.policy_name}"
+    return Table(title, ("name", "value", "default", "range"), tuple(rows))
 
 
 def _accounts(scenario: Scenario) -> Table:

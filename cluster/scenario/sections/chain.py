@@ -183,6 +183,8 @@ class ChainSection(Section):
 
     policy: Annotated[PolicyName | OwnPolicy, BeforeValidator(_name_or_file)] = "cip1"
     """The scheduling policy: the name of a shipped one, or the path of a custom Python file."""
+    policy_parameters: dict[str, Any] = {}
+    """Values of parameters that a custom policy states, by name."""
     preset: Literal["hardened"] | None = None
     """A named set of parameters."""
     params: dict[str, Any] = {}
@@ -207,6 +209,14 @@ class ChainSection(Section):
             except ParameterError as error:
                 raise ValueError(str(error)) from None
         return given
+
+    @model_validator(mode="after")
+    def _policy_parameters_are_right(self) -> ChainSection:
+        try:
+            self.policies()
+        except ParameterError as error:
+            raise ValueError(f"policy_parameters.{error}") from None
+        return self
 
     @model_validator(mode="after")
     def _parameters_are_right(self) -> ChainSection:
@@ -240,8 +250,16 @@ class ChainSection(Section):
         return self.policy if isinstance(self.policy, str) else self.policy.name
 
     def policies(self) -> tuple[Policy, PolicyFile | None]:
-        """The shipped policy of the chain, or that from which its custom policy is derived, and the custom one."""
-        return (Policy(self.policy), None) if isinstance(self.policy, str) else self.policy.read()
+        """The shipped policy of the chain, or that from which its custom policy is derived, and the custom one. Raises
+        :class:`~validator.primitives.params.ParameterError`."""
+        if isinstance(self.policy, str):
+            for name in self.policy_parameters:
+                raise ParameterError(f"{name}: {self.policy} states no parameters; chain.params has those of the chain")
+            return Policy(self.policy), None
+        from validator.policies.own import with_parameters
+
+        policy, policy_file = self.policy.read()
+        return policy, with_parameters(policy_file, self.policy_parameters)
 
     def parameters(self) -> Parameters:
         return Parameters.from_names(self.params, self.preset)

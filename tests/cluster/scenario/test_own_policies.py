@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from cluster.checks.run import judge_run
+from cluster.commands.explain.outline import outline
 from cluster.common.errors import BadInput
 from cluster.record import genesis_file
+from cluster.report.results import result_of
+from cluster.report.tables import facts
 from cluster.scenario.files import (
     change_scenario,
     load_scenario,
@@ -23,10 +27,11 @@ from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import ChainSection, OwnPolicy
 from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.keys import KeyedHashScheme
-from tests.validator.policies.own_policies import DEADLINES, derived, example
+from tests.validator.policies.own_policies import DEADLINES, STATED, derived, example
 from validator.chain.genesis import Genesis, Policy, Replaces
 from validator.policies.own import PolicyError
 
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SCENARIO = """name: own
 chain: {policy: ../deadline.py}
 load: {users: [{workload: heartbeat, count: 3}]}
@@ -77,7 +82,12 @@ def test_the_genesis_has_the_text(own: Path) -> None:
     [
         ({"name": "a"}, "policy: field 'source' is missing"),
         ({"name": "a", "source": "x = ("}, "policy: file a.py, line 1: '(' was never closed"),
-        ({"name": "a", "source": "x = 1", "base": 1}, "policy: unknown field 'base'; known: name, source"),
+        ({"name": "a", "source": "x = 1", "base": 1}, "policy: unknown field 'base'; known: name, parameters, source"),
+        (
+            {"name": "a", "source": STATED, "parameters": {"most_fires": 99}},
+            "policy.parameters.most_fires: 99 is out of range, expected 1 to 9",
+        ),
+        ({"name": "a", "source": STATED, "parameters": 3}, "policy.parameters: expected an object, got a number"),
     ],
 )
 def test_a_genesis_with_a_wrong_policy_is_one_line(own: Path, policy: object, line: str) -> None:
@@ -125,6 +135,64 @@ def test_a_wrong_field_is_named(own: Path, policy: str, line: str) -> None:
 def test_a_path_is_refused_where_no_file_can_be_read() -> None:
     with pytest.raises(ValueError, match="is a path, which only a scenario that is read from a file may have"):
         ChainSection.model_validate({"policy": "./deadline.py"})
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stated(own: Path, tmp_path: Path) -> Path:
+    (tmp_path / "deadline.py").write_text(STATED, encoding="utf-8")
+    own.write_text(SCENARIO.replace("}", ", policy_parameters: {most_fires: 1}}", 1), encoding="utf-8")
+    return own
+
+
+def test_a_scenario_gives_parameters_that_the_policy_states(stated: Path) -> None:
+    genesis = genesis_of(stated)
+    assert genesis.policy_parameters == {"lane_price": 3, "most_fires": 1}
+    page = json.loads(genesis_file.to_json(genesis))
+    assert page["policy"]["parameters"] == {"lane_price": 3, "most_fires": 1}
+    assert genesis_file.from_json(json.dumps(page)) == genesis
+    page["policy"]["parameters"] = {"most_fires": "2"}
+    assert genesis_file.from_json(json.dumps(page)).policy_parameters == {"lane_price": 3, "most_fires": 2}
+    changed = load_scenario(stated, [parse_setting("chain.policy_parameters.most_fires=4")])
+    _, policy_file = changed.chain.policies()
+    assert policy_file is not None and dict(policy_file.parameters)["most_fires"] == 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        (
+            "chain.policy_parameters.most_fires=0",
+            "chain.policy_parameters.most_fires: 0 is out of range, expected 1 to 9",
+        ),
+        (
+            "chain.policy_parameters.most=1",
+            "chain.policy_parameters.most: unknown parameter; deadline.py states most_f",
+        ),
+        (
+            "chain.policy=fifo",
+            "chain.policy_parameters.most_fires: fifo states no parameters; chain.params has those of",
+        ),
+    ],
+)
+def test_a_wrong_parameter_of_a_policy_is_one_line(stated: Path, setting: str, line: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        load_scenario(stated, [parse_setting(setting)])
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_judge_and_the_pages_know_the_parameters(stated: Path) -> None:
+    settings = ("load.users=[{workload: flood, count: 3}]", "stop.height=32")
+    scenario = load_scenario(stated, list(map(parse_setting, settings)))
+    judged = judge_run(simulate(scenario, 1))
+    assert {check.name: check.verdict.value for check in judged.verdict.checks}["timers"] == "pass"
+    assert result_of(judged, NOW)["policy_parameters"] == {"lane_price": 3, "most_fires": 1}
+    assert ("Policy's parameters", "lane_price 3, most_fires 1") in facts(judged.books, NOW)
+    (table,) = (each for each in outline(scenario) if each.title == "Parameters of the policy deadline")
+    assert table.rows[1] == ("most_fires", "1", "2", "1 to 9")
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -85,6 +85,29 @@ BASES: Final = {
 }
 
 
+STATED: Final = """
+from validator.policies.fifo import FifoPhase, FifoRules
+
+
+class Priced(FifoRules):
+    def lane_price(self, basefee_lane, parameters):
+        return self.own["lane_price"]
+
+
+class Stated(FifoPhase):
+    replaces = {"order", "prices", "waiting"}
+    rules = Priced()
+    policy_parameters = {
+        "most_fires": {"default": 2, "min": 1, "max": 9},
+        "lane_price": {"default": 3, "min": -1, "max": 10_000_000_000_000_000_000_000_000_000},
+    }
+
+    def candidates(self):
+        return map(self.turn, self.eligible()[: self.own["most_fires"]])
+"""
+"""A policy with two parameters: the fires of a block, and the price of the lane."""
+
+
 def derived(policy: Policy, *lines: str) -> str:
     """A policy derived from a shipped one, with these lines in its class."""
     module, _, name = BASES[policy].partition(".")

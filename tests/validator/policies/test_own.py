@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from tests.validator.chains import ACTOR, OTHER, Chain, fired, schedule
-from tests.validator.policies.own_policies import DEADLINES, chain_of, derived, example, genesis_of
-from validator.chain.genesis import GenesisError, Policy, PolicyFile, Replaces
+from tests.validator.policies.own_policies import DEADLINES, STATED, chain_of, derived, example, genesis_of
+from validator.chain.genesis import Genesis, GenesisError, Policy, PolicyFile, Replaces
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.cip1 import Cip1Phase
-from validator.policies.own import PolicyError, phase_of, phase_of_file, read_policy
+from validator.policies.fifo import FifoPhase
+from validator.policies.own import PolicyError, phase_of, phase_of_file, read_policy, with_parameters
 from validator.policies.registry import PHASES, phases_with
-from validator.primitives.params import TieBreak
+from validator.primitives.params import ParameterError, TieBreak
 from validator.storage.disk import DiskError
 from validator.transition.genesis_block import genesis_batch, genesis_header
 
@@ -202,6 +203,68 @@ def test_the_genesis_names_the_policy_that_the_file_is_derived_from() -> None:
             genesis_batch(wrong)
 
 
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def stated(**given: object) -> Genesis:
+    genesis = genesis_of(STATED)
+    return replace(genesis, policy_file=with_parameters(file_of(genesis), given))
+
+
+def file_of(genesis: Genesis) -> PolicyFile:
+    assert genesis.policy_file is not None
+    return genesis.policy_file
+
+
+def test_hooks_of_phase_and_rules_read_the_parameters_of_the_chain() -> None:
+    for given, most, price in (({}, 2, 3), ({"most_fires": 4, "lane_price": "5"}, 4, 5), ({"most_fires": 1}, 1, 3)):
+        chain = Chain(stated(**given))
+        chain.run(*(schedule(1, gas_limit=1_000) for _ in range(6)))
+        while not fired(outcome := chain.block()):
+            pass
+        fires = outcome.receipts.fires
+        assert len(fires) == most
+        for fire in fires:
+            assert int.from_bytes(fire.burned) == (
+                fire.cycles * (outcome.prices.basefee_cycle + price) + fire.cells * outcome.prices.basefee_cell
+            )
+        chain.require_conservation()
+
+
+def test_the_genesis_block_covers_the_parameters_that_a_class_states() -> None:
+    heads = {genesis_header(stated(**given), bytes(32)) for given in ({}, {"most_fires": 3}, {"lane_price": -1})}
+    assert len(heads) == 3
+    assert genesis_header(stated(most_fires=2), bytes(32)) in heads, "a default that is written out is no other chain"
+    genesis_batch(stated(most_fires=9))
+    wrong = replace(stated(), policy_file=replace(file_of(stated()), parameters=(("most_fires", 10),)))
+    with pytest.raises(GenesisError, match="policy: most_fires: 10 is out of range, expected 1 to 9"):
+        genesis_batch(wrong)
+    missing = replace(stated(), policy_file=replace(file_of(stated()), parameters=()))
+    with pytest.raises(GenesisError, match="has not the parameters that own"):
+        genesis_batch(missing)
+
+
+def test_two_chains_of_one_text_have_their_own_parameters() -> None:
+    one, other = (phase_of_file(file_of(stated(most_fires=most))) for most in (3, 4))
+    assert (one.own["most_fires"], other.own["most_fires"]) == (3, 4)
+    assert one.rules.own == one.own and other.rules.own == other.own
+    assert FifoPhase.own == {} and FifoPhase.rules.own == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"most": 1}, "most: unknown parameter; own.py states most_fires, lane_price"),
+        ({"most_fires": 0}, "most_fires: 0 is out of range, expected 1 to 9"),
+        ({"most_fires": 1.5}, "most_fires: expected an integer, got 1.5"),
+        ({"most_fires": True}, "most_fires: expected an integer, got True"),
+    ],
+)
+def test_a_wrong_value_is_one_line(given: dict[str, object], line: str) -> None:
+    with pytest.raises(ParameterError, match=line):
+        stated(**given)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules):\n    {}\n\n\n"
@@ -316,6 +379,28 @@ def test_a_policy_is_read_without_executing_it(source: str, policy: Policy, repl
             "file own.py, line 5: Own.longest_wait_blocks: expected a positive integer, or None, written out",
         ),
         (derived(Policy.FIFO, "longest_wait_blocks = '64'"), "expected a positive integer, or None, written out; got"),
+        (
+            derived(Policy.FIFO, "policy_parameters = dict(most=1)"),
+            "file own.py, line 5: Own.policy_parameters: expected names with their bounds written out, such as {'most_",
+        ),
+        (derived(Policy.FIFO, "policy_parameters = {'Most': {}}"), "expected names of lower-case letters, digits and"),
+        (
+            derived(Policy.FIFO, "policy_parameters = {'most': {'default': 1, 'max': 2}}"),
+            "file own.py: Own.policy_parameters.most: expected 'default', 'min' and 'max', got {'default'",
+        ),
+        *(
+            (
+                derived(
+                    Policy.FIFO, f"policy_parameters = {{'most': {{'default': {default}, 'min': 1, 'max': {most}}}}}"
+                ),
+                "Own.policy_parameters.most: expected integers of at most 128 bits, min <= default <= max, got",
+            )
+            for default, most in (("0", "2"), ("3", "2"), ("1.0", "2"), ("True", "2"), ("1", f"{2**128}"))
+        ),
+        (
+            derived(Policy.FIFO, "def candidates(self):", "    return self.own['most']"),
+            "file own.py, line 6: policy_parameters has no 'most'",
+        ),
     ],
 )
 def test_what_cannot_be_read_without_executing_it_is_refused(source: str, line: str) -> None:
@@ -330,6 +415,10 @@ def test_what_cannot_be_read_without_executing_it_is_refused(source: str, line: 
         (
             "Own.replaces = {'order'}\n",
             "file own.py: Own: is derived from fifo and replaces order when it runs, but from fifo and nothing as it",
+        ),
+        (
+            "Own.policy_parameters = {'most': {'default': 1, 'min': 1, 'max': 1}}\n",
+            "file own.py: Own.policy_parameters: when it runs it is not what is written",
         ),
         (
             "from validator.policies import cip1\nOwn = type('Own', (cip1.Cip1Phase,), {})\n",

@@ -58,8 +58,8 @@ class Chain(msgspec.Struct, frozen=True, array_like=True):
     parameters: str
     """Every parameter at genesis, as a JSON object of ``LIKE_THIS`` names."""
     system_deployers: tuple[bytes, ...]
-    policy_file: tuple[str, str, tuple[str, ...]] | None = None
-    """Name, text and replaced families of rules of a user's policy."""
+    policy_file: tuple[str, str, tuple[str, ...], dict[str, str]] | None = None
+    """Name, text and replaced families of rules of a user's policy, and the values of its parameters in decimal."""
 
 
 class Open(msgspec.Struct, frozen=True, array_like=True, tag="open"):
@@ -268,12 +268,13 @@ def require_length(length: int) -> int:
 def chain_of(genesis: Genesis) -> Chain:
     """The settings of a chain for an executor."""
     own = genesis.policy_file
+    values = {name: str(value) for name, value in genesis.policy_parameters.items()}
     return Chain(
         chain_id=genesis.chain_id,
         policy=genesis.policy.value,
         parameters=json.dumps(genesis.parameters.to_names()),
         system_deployers=genesis.system_deployers,
-        policy_file=None if own is None else (own.name, own.source, tuple(sorted(own.replaces))),
+        policy_file=None if own is None else (own.name, own.source, tuple(sorted(own.replaces)), values),
     )
 
 
@@ -281,11 +282,12 @@ def genesis_of(chain: Chain) -> Genesis:
     """A genesis with these settings, and without validators and accounts. Raises :class:`ValueError`, or
     :class:`~validator.primitives.params.ParameterError`."""
     own = chain.policy_file
+    values = () if own is None else tuple((name, int(value)) for name, value in own[3].items())
     return Genesis(
         chain_id=chain.chain_id,
         validators=(),
         policy=Policy(chain.policy),
         parameters=Parameters.from_names(json.loads(chain.parameters)),
         system_deployers=tuple(map(Address, chain.system_deployers)),
-        policy_file=None if own is None else PolicyFile(own[0], own[1], frozenset(map(Replaces, own[2]))),
+        policy_file=None if own is None else PolicyFile(own[0], own[1], frozenset(map(Replaces, own[2])), values),
     )
