@@ -1,4 +1,4 @@
-"""A conformance case: a genesis and blocks in the tool's input form, and why the case is there."""
+"""A conformance case: a genesis and blocks in the tool's input form, or bytes to decode, and why the case is there."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ class Case:
     """What the case is about."""
     genesis: Page
     blocks: list[Page]
+    decode: list[Page] = field(default_factory=list)
+    """Requests about bytes (:mod:`kits.conform.decode`), in place of a genesis and blocks."""
+
+    @property
+    def request(self) -> Page:
+        """The case as a program that stays up gets it."""
+        return {"decode": self.decode} if self.decode else {"genesis": self.genesis, "blocks": self.blocks}
 
     @property
     def reference(self) -> Reference:

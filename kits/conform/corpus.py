@@ -1,7 +1,8 @@
 """A corpus: conformance cases with their expected outputs, as files that can be shipped.
 
 A folder has ``manifest.json`` and a folder for each family with a file for each case: ``{"description", "genesis",
-"blocks", "expected"}``, as the vectors in ``tests/vectors/t8n`` have them. The same seeds give the same bytes.
+"blocks", "expected"}``, as the vectors in ``tests/vectors/t8n`` have them, or ``decode`` in place of genesis and
+blocks. The same seeds give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from kits.conform.source import GeneratedCases, execute_by_spec
 FORMAT: Final = 1
 """Version of the corpus's files."""
 MANIFEST: Final = "manifest.json"
-CASE_FIELDS: Final = frozenset({"description", "genesis", "blocks", "expected"})
+CASE_FIELDS: Final = (
+    frozenset({"description", "genesis", "blocks", "expected"}),
+    frozenset({"description", "decode", "expected"}),
+)
 
 
 def case_file(number: int) -> str:
@@ -62,8 +66,7 @@ def _export_family(folder: Path, family: Family, source: GeneratedCases) -> dict
         case = made.case
         page = {
             "description": case.sentence,
-            "genesis": case.genesis,
-            "blocks": case.blocks,
+            **case.request,
             "expected": made.answer,
         }
         contents.append(json.dumps(page, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
@@ -121,9 +124,12 @@ class CorpusCases:
     def load(self, reference: Reference) -> AnsweredCase:
         path = self.folder / reference.family / case_file(reference.number)
         page = _read(path)
-        if page.keys() != CASE_FIELDS:
-            raise BadInput(f"{path}: expected the fields {', '.join(sorted(CASE_FIELDS))}")
-        case = Case(reference.family, reference.number, page["description"], page["genesis"], page["blocks"])
+        if page.keys() not in CASE_FIELDS:
+            raise BadInput(
+                f"{path}: expected the fields {' or '.join(', '.join(sorted(each)) for each in CASE_FIELDS)}"
+            )
+        inputs = page.get("genesis", {}), page.get("blocks", []), page.get("decode", [])
+        case = Case(reference.family, reference.number, page["description"], *inputs)
         try:
             _, rules = execute_by_spec(case)
         except Wrong as error:

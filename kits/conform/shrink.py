@@ -15,6 +15,7 @@ from typing import Any, Final
 from cluster.common.shrinking import NoCandidate, Path, Shrinker, ddmin, value_at, with_value
 from cluster.common.strict_json import Wrong
 from kits.conform.case import AnsweredCase, Case, Page
+from kits.conform.decode import decoded
 from kits.conform.difference import Difference, first_difference
 from kits.conform.families.table import ordered_rules
 from kits.conform.source import execute_by_spec
@@ -46,6 +47,8 @@ class Failure:
 
 def expected_answer(case: Case, wants_steps: bool = False) -> Page:
     """This implementation's output for a case. Raises :class:`Wrong` if the input is malformed."""
+    if case.decode:
+        return decoded(case.decode)
     genesis = genesis_of(case.genesis)
     return outcome_of(genesis, blocks_of(case.blocks, genesis), wants_steps)
 
@@ -102,6 +105,8 @@ def rules_of_case(case: Case) -> tuple[str, ...]:
 
 class _CaseShrinker(Shrinker[Case, Failure]):
     def search(self) -> Case:
+        if self.best.decode:
+            return self.shrink(self._requests)
         return self.shrink(
             self._single,
             self._end,
@@ -112,6 +117,10 @@ class _CaseShrinker(Shrinker[Case, Failure]):
             self._fields,
             self._genesis,
         )
+
+    def _requests(self) -> None:
+        """Remove requests about bytes."""
+        ddmin(self.best.decode, lambda kept: bool(kept) and self.holds(replace(self.best, decode=kept)))
 
     @property
     def blocks(self) -> list[Page]:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cluster.common.errors import HarnessError
 from kits.conform.case import AnsweredCase, Case, Page, Reference
+from kits.conform.decode import decoded_by_spec
 from kits.conform.difference import first_difference
 from kits.conform.families.table import TABLE
 from kits.conform.t8n_by_spec import answer_and_rules
@@ -67,5 +68,7 @@ def execute_by_spec(case: Case) -> tuple[Page, frozenset[str]]:
 
     Raises :class:`~cluster.common.strict_json.Wrong` if the input is malformed.
     """
+    if case.decode:
+        return decoded_by_spec(case.decode), frozenset()
     genesis = genesis_of(case.genesis)
     return answer_and_rules(genesis, blocks_of(case.blocks, genesis))

@@ -15,7 +15,8 @@ from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user
 from cluster.common.strict_json import Wrong
 from cluster.local_chain.bare_chain import BareChain
-from kits.conform.t8n_input import InputBlock, read_blocks, read_genesis, read_request
+from kits.conform.decode import decoded
+from kits.conform.t8n_input import InputBlock, parse_line, read_blocks, read_genesis, request_of
 from validator.chain.genesis import Genesis
 from validator.chain.records import (
     ACCOUNT,
@@ -61,8 +62,8 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path, wants_steps: 
 def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
     """Answer requests until their end: a line of JSON for each, ``{"genesis": G, "blocks": B}`` and maybe ``steps``.
 
-    The answer is a line, too: the output ``O``, or ``{"error": text}`` with the JSON path of what is wrong, or what
-    failed in a user's policy.
+    Or ``{"decode": [request, …]}`` about bytes (:mod:`kits.conform.decode`). The answer is a line, too: the output
+    ``O``, or ``{"error": text}`` with the JSON path of what is wrong, or what failed in a user's policy.
     """
     while line := requests.readline(MAX_REQUEST_BYTES + 1):
         if len(line) > MAX_REQUEST_BYTES:
@@ -70,7 +71,9 @@ def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
         if line.isspace():
             continue
         try:
-            answer = outcome_of(*read_request(line))
+            given = parse_line(line)
+            is_about_bytes = isinstance(given, dict) and given.keys() == {"decode"}
+            answer = decoded(given["decode"]) if is_about_bytes else outcome_of(*request_of(given))
         except (Wrong, UserFileError) as error:
             answer = {"error": str(error)}
         answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
@@ -162,6 +165,9 @@ def _block_page(outcome: Outcome) -> Page:
         "basefee_lane_timer": outcome.basefee_lane_timer,
         "p50_tip": prices.p50_tip,
         "lane_cycles": outcome.lane_cycles,
+        "lane_cells": outcome.lane_cells,
+        "user_cycles": outcome.user_cycles,
+        "user_cells": outcome.user_cells,
         "gc_cycles": receipts.gc_cycles,
         "cycles": outcome.user_cycles + outcome.lane_cycles,
         "cells": outcome.user_cells + outcome.lane_cells,
@@ -173,6 +179,7 @@ def _block_page(outcome: Outcome) -> Page:
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
         "deferred": {timer_id.hex(): reason for timer_id, reason in sorted(outcome.carried.items())},
         "events": [event_page(event) for event in outcome.events],
+        "receipts_root": outcome.receipts_root.hex(),
         "state_root": outcome.state_root.hex(),
     }
     if receipts.callbacks:

@@ -9,7 +9,7 @@ from cluster.audit.specified.chain import StateRoots, spec_chain, spec_transacti
 from kits.conform.t8n import callback_page, event_page, fire_page, message_page, run_page, timer_page
 from kits.conform.t8n_input import InputBlock
 from spec.block import BlockRun, NotAdmitted, begin, execute, finish
-from spec.encoding import Hash, Receipts
+from spec.encoding import Hash, Receipts, receipts_root
 from spec.leaves import tier_of
 from spec.world import World
 from validator.chain.genesis import Genesis
@@ -77,6 +77,9 @@ def _block_page(block: BlockRun, receipts: Receipts) -> Page:
         "basefee_lane_timer": world.basefee_lane,
         "p50_tip": int.from_bytes(receipts.p50_tip, "big"),
         "lane_cycles": phase.cycles,
+        "lane_cells": phase.cells,
+        "user_cycles": block.cycles,
+        "user_cells": block.cells,
         "gc_cycles": receipts.gc_cycles,
         "cycles": block.cycles + phase.cycles,
         "cells": block.cells + phase.cells,
@@ -91,6 +94,7 @@ def _block_page(block: BlockRun, receipts: Receipts) -> Page:
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
         "deferred": {timer_id.hex(): reason for timer_id, reason in phase.waits.items()},
         "events": [event_page(event) for event in world.events],
+        "receipts_root": receipts_root(receipts).hex(),
     }
     if receipts.callbacks:
         page["callbacks"] = [callback_page(callback) for callback in receipts.callbacks]

@@ -98,12 +98,21 @@ def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
 
     Code of the genesis has to pass the gate. Raises :class:`~cluster.common.strict_json.Wrong`, and :class:`BadInput`.
     """
+    return request_of(parse_line(line))
+
+
+def parse_line(line: bytes) -> Any:
+    """The value of a line of JSON. Raises :class:`~cluster.common.strict_json.Wrong`."""
     try:
-        text = line.decode(ENCODING)
+        return json_input.parse(line.decode(ENCODING))
     except UnicodeDecodeError as error:
         raise Wrong(f"$: no UTF-8: {error}") from None
+
+
+def request_of(given: Any) -> tuple[Genesis, list[InputBlock], bool]:
+    """What :func:`read_request` reads, from its parsed line."""
     parts = {"genesis", "blocks"}
-    fields = json_input.mapping(json_input.parse(text), "$", {*parts, "steps"}, parts)
+    fields = json_input.mapping(given, "$", {*parts, "steps"}, parts)
     found: list[Any] = []
     for name, check in (("genesis", genesis_of), ("blocks", lambda given: blocks_of(given, found[0]))):
         try:

@@ -86,8 +86,8 @@ class ServedTool:
         self._process: ChildProcess | None = None
 
     def answer(self, case: Case, wants_steps: bool = False) -> Page:
-        request: Page = {"genesis": case.genesis, "blocks": case.blocks}
-        if wants_steps:
+        request = case.request
+        if wants_steps and not case.decode:
             request["steps"] = True
         try:
             if self._process is None:
@@ -111,6 +111,8 @@ class FileTool:
         self._words, self._timeout_s = words, timeout_s
 
     def answer(self, case: Case, wants_steps: bool = False) -> Page:
+        if case.decode:
+            raise Unsupported("a program is asked about bytes with --serve alone")
         with tempfile.TemporaryDirectory(prefix="stampede-conform-") as folder:
             genesis, blocks, out = (Path(folder, name) for name in ("genesis.json", "blocks.json", "out.json"))
             genesis.write_text(json.dumps(case.genesis), encoding="utf-8")

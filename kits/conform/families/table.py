@@ -8,7 +8,18 @@ from typing import Final
 
 from kits.conform.cases.crowded import CrowdedCase
 from kits.conform.cases.family import FamilyTable
-from kits.conform.families import agents, blocks, messages, policies, scheduling, scripts, state, transactions, turns
+from kits.conform.families import (
+    agents,
+    blocks,
+    encodings,
+    messages,
+    policies,
+    scheduling,
+    scripts,
+    state,
+    transactions,
+    turns,
+)
 from kits.conform.families.programs import calls, deployments, jobs
 
 MOST_BLOCKS: Final = 5
@@ -38,6 +49,7 @@ for _part in (
     jobs,
     deployments,
     policies,
+    encodings,
 ):
     TABLE.families |= _part.family.families
 TABLE.families |= family.families

@@ -11,7 +11,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.wording import cut, quoted
 from cluster.report.page import render_page
-from kits.conform.case import Page, Reference
+from kits.conform.case import Case, Page, Reference
 from kits.conform.difference import STEPS, arranged, is_same
 from kits.conform.results.steps import ToldSteps
 from kits.conform.rules import RULES
@@ -22,6 +22,8 @@ PAGE_FILE: Final = "index.html"
 FINAL: Final = "final state"
 MAX_VALUE_CHARACTERS: Final = 4_000
 CASE_FILES: Final = ("genesis.json", "blocks.json", "expected.json")
+REQUEST_FILE: Final = "request.json"
+"""The input of a case about bytes, in place of genesis and blocks."""
 GOT_FILE: Final = "got.json"
 
 
@@ -41,6 +43,8 @@ def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand, steps: Tol
     case, failure = shrunk.case, shrunk.failure
     place = place_of(folder, case.reference)
     files = dict(zip(CASE_FILES, (case.genesis, case.blocks, failure.expected), strict=True))
+    if case.decode:
+        files = {REQUEST_FILE: case.request, CASE_FILES[-1]: failure.expected}
     if failure.got is not None:
         files[GOT_FILE] = failure.got
     try:
@@ -65,7 +69,7 @@ def remove_passed(folder: Path, passed: Iterable[Reference]) -> None:
         if not place.is_dir():
             continue
         try:
-            for name in (*CASE_FILES, GOT_FILE, PAGE_FILE):
+            for name in (*CASE_FILES, REQUEST_FILE, GOT_FILE, PAGE_FILE):
                 (place / name).unlink(missing_ok=True)
             if not any(place.iterdir()):
                 place.rmdir()
@@ -73,8 +77,10 @@ def remove_passed(folder: Path, passed: Iterable[Reference]) -> None:
             raise BadInput(f"{error.filename or place}: cannot be removed: {error.strerror}") from None
 
 
-def again(command: ToolCommand, place: Path) -> str:
+def again(command: ToolCommand, place: Path, case: Case) -> str:
     """The command that puts a shrunk case to the tool again."""
+    if case.decode:
+        return f"(tr -d '\\n' < {quoted(str(place / REQUEST_FILE))}; echo) | {command.text}"
     genesis, blocks = (quoted(str(place / name)) for name in CASE_FILES[:2])
     if command.stays_up:
         parts = f"echo '{{\"genesis\":'; cat {genesis}; echo ',\"blocks\":'; cat {blocks}; echo '}}'"
@@ -91,10 +97,12 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path, steps: ToldS
         sentence=case.sentence,
         detail=failure.detail,
         runs=shrunk.runs,
-        command=again(command, place),
+        command=again(command, place, case),
         has_output=failure.got is not None,
-        genesis=json.dumps(case.genesis, indent=1, ensure_ascii=False),
-        blocks=json.dumps(case.blocks, indent=1, ensure_ascii=False),
+        inputs=[
+            (f"{name}.json", json.dumps(content, indent=1, ensure_ascii=False))
+            for name, content in ({"request": case.request} if case.decode else case.request).items()
+        ],
         parts=[] if failure.got is None else _parts(failure.expected, failure.got),
         steps=steps,
         rules=[(name, RULES[name]) for name in shrunk.rules],
@@ -103,6 +111,10 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path, steps: ToldS
 
 def _parts(expected: Page, got: Page) -> list[tuple[str, list[Row]]]:
     """The blocks and the final state, each with the rows of its steps."""
+    if "decoded" in expected:
+        answers = [page if isinstance(page := each.get("decoded"), list) else [] for each in (expected, got)]
+        sides = [{str(number): each for number, each in enumerate(side)} for side in answers]
+        return [("Answers", _rows(sides[0], sides[1], {"decoded": tuple({**sides[0], **sides[1]})}))]
     ours, theirs = expected["blocks"], got.get("blocks")
     others = theirs if isinstance(theirs, list) else []
     parts = []

@@ -41,11 +41,13 @@ def shrink_failures(
             places.append(place)
             print_line(output, f"{name}  shrunk to {size_of(shrunk)}: {shrunk.failure.detail}")
             print_line(output, f"  page   {place / PAGE_FILE}")
-            print_line(output, f"  again  {again(command, place)}")
+            print_line(output, f"  again  {again(command, place, shrunk.case)}")
     return places
 
 
 def size_of(shrunk: Shrunk) -> str:
     """The size of a shrunk case in words."""
+    if shrunk.case.decode:
+        return counted(len(shrunk.case.decode), "request")
     transactions = sum(len(block.get("txs", ())) for block in shrunk.case.blocks)
     return f"{counted(len(shrunk.case.blocks), 'block')} and {counted(transactions, 'transaction')}"

@@ -45,6 +45,8 @@ class ToldSteps:
 
 def told_steps(shrunk: Shrunk, tool: Tool | None) -> ToldSteps:
     """The steps of the block in which a shrunk case differs first. ``None`` is a tool that tells none."""
+    if shrunk.case.decode:
+        return ToldSteps(0)
     found = _BLOCK.match(shrunk.failure.detail)
     at = len(shrunk.case.blocks) - 1 if found is None else int(found[1])
     expected = _read(_block(expected_answer(shrunk.case, wants_steps=True), at))

@@ -13,6 +13,7 @@ from cluster.audit.specified import chain
 from cluster.audit.specified.chain import spec_chain
 from cluster.misbehaviour.planted import Planted
 from kits.conform.case import Page
+from kits.conform.families import encodings
 from kits.conform.families.table import TABLE
 from kits.conform.t8n_by_spec import answer_of, execute_page
 from spec import tree
@@ -27,7 +28,7 @@ CHUNK = 25
 SOAK_SEEDS = range(1_000_000, 1_005_000)
 SOAK_BLOCKS = 60
 MADE = {-1: odd_scripts_case, -2: watch_case}
-FAMILIES = [name for name in TABLE.families if name != "crowded"]
+FAMILIES = [name for name in TABLE.families if name != "crowded" and name not in encodings.family.families]
 
 
 def disagreements(cases: Iterable[tuple[object, Page, list[Page]]]) -> dict[object, str]:
