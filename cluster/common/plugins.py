@@ -9,6 +9,8 @@ a name that is taken.
     a module with ``COMMANDS``, or that mapping (:mod:`cluster.commands.console.command`).
 ``stampede.drills``
     a subclass of :class:`cluster.commands.drills.base.Drill`, under the drill's name.
+``stampede.experiments``
+    an experiment of the lab: a subclass of ``kits.market.lab.experiment.Experiment`` under its ``name``.
 ``stampede.faults``
     a kind of fault: a subclass of :class:`cluster.faults.kind.FaultKind` whose ``kind`` is the entry point's name.
 ``stampede.planted``
@@ -47,6 +49,7 @@ PROJECT: Final = "stampede"
 CHECKS: Final = "stampede.checks"
 COMMANDS: Final = "stampede.commands"
 DRILLS: Final = "stampede.drills"
+EXPERIMENTS: Final = "stampede.experiments"
 FAULTS: Final = "stampede.faults"
 PLANTED: Final = "stampede.planted"
 TRACERS: Final = "stampede.tracers"

@@ -118,7 +118,7 @@ def _command(given: str, folder: Path, field: str) -> str:
 
 def _named_file(given: str, folder: Path, field: str) -> str | dict[str, str]:
     """The name and text of the Python file at a path. The name of what ships is returned unchanged."""
-    return _python(given, folder, field) if is_program_path(given) else given
+    return python_file(given, folder, field) if is_program_path(given) else given
 
 
 def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -129,10 +129,10 @@ def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     section = given if isinstance(given, dict) else {"files": given}
     files, field = section.get("files"), "load.locust" + (".files" if isinstance(given, dict) else "")
     if isinstance(files, str):
-        read: Any = [_python(files, folder, field)]
+        read: Any = [python_file(files, folder, field)]
     elif isinstance(files, list):
         read = [
-            _python(each, folder, f"{field}[{place}]") if isinstance(each, str) else each
+            python_file(each, folder, f"{field}[{place}]") if isinstance(each, str) else each
             for place, each in enumerate(files)
         ]
     else:
@@ -140,7 +140,7 @@ def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     return fields | {"load": load | {"locust": section | {"files": read}}}
 
 
-def _python(given: str, folder: Path, field: str) -> dict[str, str]:
+def python_file(given: str, folder: Path, field: str) -> dict[str, str]:
     """Name and text of a Python file that is not an actor's program."""
     path = folder / given
     text = _text(path, field, "file")

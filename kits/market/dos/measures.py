@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from kits.market.metric import Better, Metric
 from loadgen.workloads import LoadPlan
 from validator.chain.block import BlockReceipts, Effects
 from validator.chain.receipts import ended_timers, unpack
@@ -173,7 +174,7 @@ def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, wind
 def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> Effect:
     """Compare an attacked run with its baseline: same seed, window and honest users, no attackers."""
     return Effect(
-        {name: metric.measure(attacked, baseline) for name, metric in METRICS.items()},
+        {name: metric.measure(attacked, baseline) for name, metric in METRICS.items() if metric.measure},
         recovery_blocks(attacked, baseline)[1],
         bool(attacked.attackers_transactions or attacked.attackers_fires or attacked.attackers_sent),
     )
@@ -322,30 +323,23 @@ def _effects(receipts: BlockReceipts) -> Iterator[Effects]:
 
 Value = Callable[[RunMeasures], float | None]
 """A figure of one run; ``None`` if it is undefined or was not measured."""
-Measure = Callable[[RunMeasures, RunMeasures], float | None]
-"""A figure of an attacked run and its baseline."""
 
 
-class Metric(NamedTuple):
-    """A metric of the scorecard."""
-
-    words: str
-    measure: Measure
-
-
-def _of(words: str, value: Value) -> Metric:
+def _of(words: str, value: Value, unit: str = "", better: Better = "less") -> Metric:
     """The attacked run's value alone."""
-    return Metric(words, lambda run, usual: value(run))
+    return Metric(words, unit, better, measure=lambda run, usual: value(run))
 
 
-def _added(words: str, value: Value, more: str = "") -> Metric:
+def _added(words: str, value: Value, unit: str = "") -> Metric:
     """The attacked run's value minus the baseline's."""
-    return Metric(f"{words}, less the baseline's{more}", lambda run, usual: _less(value(run), value(usual)))
+    added = f"{words}, less the baseline's"
+    return Metric(added, unit, "less", measure=lambda run, usual: _less(value(run), value(usual)))
 
 
-def _to_usual(words: str, value: Value, more: str = "") -> Metric:
+def _to_usual(words: str, value: Value, more: str = "", better: Better = "less") -> Metric:
     """The attacked run's value as a ratio to the baseline's."""
-    return Metric(f"{words}, to the baseline's{more}", lambda run, usual: _ratio(value(run), value(usual)))
+    ratio = f"{words}, to the baseline's{more}"
+    return Metric(ratio, "", better, measure=lambda run, usual: _ratio(value(run), value(usual)))
 
 
 def _per_coin(words: str, value: Value) -> Metric:
@@ -355,12 +349,13 @@ def _per_coin(words: str, value: Value) -> Metric:
         added = _less(value(run), value(usual))
         return _ratio(added, run.spend) if added is not None and added > 0 else None
 
-    return Metric(f"{words} per unit spent", per_coin)
+    return Metric(f"{words} per unit spent", "", "less", measure=per_coin)
 
 
 def _price_of(words: str, effect: Callable[[RunMeasures, RunMeasures], float]) -> Metric:
     """Spend per unit of an effect; ``None`` without an effect, 0 if the attackers spent nothing."""
-    return Metric(f"spend per {words}; 0 if it was free", lambda run, usual: _ratio(run.spend, effect(run, usual)))
+    price = f"spend per {words}; 0 if it was free"
+    return Metric(price, COIN, "more", measure=lambda run, usual: _ratio(run.spend, effect(run, usual)))
 
 
 def _delay_blocks(run: RunMeasures, usual: RunMeasures) -> float:
@@ -392,24 +387,29 @@ def _less(value: float | None, usual: float | None) -> float | None:
     return None if value is None or usual is None else value - usual
 
 
+COIN: Final = "the smallest CBY unit"
 METRICS: Final[Mapping[str, Metric]] = {
-    "lateness_p50": _of("p50 of the honest timers' lateness, in blocks", lambda run: run.lateness_at(0.5)),
-    "lateness_p99": _of("p99 of the honest timers' lateness, in blocks", lambda run: run.lateness_at(TAIL)),
-    "lateness_max": _of("greatest lateness of an honest timer, in blocks", lambda run: run.lateness_at(1.0)),
-    "lateness_p99_added": _added(
-        "p99 of the honest timers' lateness", lambda run: run.lateness_at(TAIL), ", in blocks"
-    ),
+    "lateness_p50": _of("p50 of the honest timers' lateness", lambda run: run.lateness_at(0.5), "blocks"),
+    "lateness_p99": _of("p99 of the honest timers' lateness", lambda run: run.lateness_at(TAIL), "blocks"),
+    "lateness_max": _of("greatest lateness of an honest timer", lambda run: run.lateness_at(1.0), "blocks"),
+    "lateness_p99_added": _added("p99 of the honest timers' lateness", lambda run: run.lateness_at(TAIL), "blocks"),
     "waiting": _of("honest timers that were due and still wait at the end", lambda run: run.waiting),
     "destroyed": _of("honest timers that were destroyed when they were due", lambda run: run.destroyed),
     "destroyed_added": _added("honest timers that were destroyed when they were due", lambda run: run.destroyed),
-    "honest_fires_per_block": _of("honest fires per block that did their work", lambda run: run.per_block(run.fires)),
-    "honest_fires_ratio": _to_usual("honest fires per block that did their work", lambda run: run.per_block(run.fires)),
-    "displaced_fires": Metric("honest fires that the baseline had, and the attacked run had not", _displaced_fires),
+    "honest_fires_per_block": _of(
+        "honest fires per block that did their work", lambda run: run.per_block(run.fires), better="more"
+    ),
+    "honest_fires_ratio": _to_usual(
+        "honest fires per block that did their work", lambda run: run.per_block(run.fires), better="more"
+    ),
+    "displaced_fires": Metric(
+        "honest fires that the baseline had, and the attacked run had not", "", "less", measure=_displaced_fires
+    ),
     "user_transactions_ratio": _to_usual(
-        "honest transactions per block that did their work", lambda run: run.per_block(run.transactions)
+        "honest transactions per block that did their work", lambda run: run.per_block(run.transactions), better="more"
     ),
     "user_cycles_ratio": _to_usual(
-        "cycles of honest transactions per block", lambda run: run.per_block(run.transaction_cycles)
+        "cycles of honest transactions per block", lambda run: run.per_block(run.transaction_cycles), better="more"
     ),
     "block_cycles_p99": _of("p99 of the cycles that a block executed", lambda run: _tail(run.block_cycles)),
     "block_cycles_ratio": _to_usual("p99 of the cycles that a block executed", lambda run: _tail(run.block_cycles)),
@@ -420,7 +420,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "cpu_per_cycle_ratio": _to_usual("processor time per executed cycle", _cpu_per_cycle, "; measured"),
     "block_rate_ratio": _to_usual(
-        "blocks per second", lambda run: run.blocks_per_second, "; in the simulator execution takes no time"
+        "blocks per second", lambda run: run.blocks_per_second, "; in the simulator execution takes no time", "more"
     ),
     "state_bytes_added": _added("bytes of state after the attack", lambda run: run.state_bytes),
     "memory_bytes_added": _added(
@@ -430,16 +430,22 @@ METRICS: Final[Mapping[str, Metric]] = {
         "transactions in the fullest mempool at the end", lambda run: run.pool_transactions
     ),
     "attackers_timers": _of("the attackers' live timers after the attack", lambda run: run.attackers_timers),
-    "delay_blocks": Metric("blocks of lateness that the attack added to all honest timers together", _delay_blocks),
-    "spend": _of("what the attackers paid, in the smallest CBY unit", lambda run: run.spend),
+    "delay_blocks": Metric(
+        "lateness that the attack added to all honest timers together", "blocks", "less", measure=_delay_blocks
+    ),
+    "spend": _of("what the attackers paid", lambda run: run.spend, COIN, "more"),
     "spend_per_block_of_delay": _price_of("block of delay", _delay_blocks),
     "spend_per_fire_displaced": _price_of("displaced fire", _displaced_fires),
-    "spend_ratio": Metric("spend per displaced fire, to what an honest fire paid in the baseline", _spend_ratio),
+    "spend_ratio": Metric(
+        "spend per displaced fire, to what an honest fire paid in the baseline", "", "more", measure=_spend_ratio
+    ),
     "state_bytes_per_coin": _per_coin("bytes of state added", lambda run: run.state_bytes),
     "memory_bytes_per_coin": _per_coin("bytes of memory added", lambda run: run.memory_bytes),
     "recovery_blocks": Metric(
-        "blocks after the attack until honest timers wait as in the baseline",
-        lambda run, usual: recovery_blocks(run, usual)[0],
+        "time after the attack until honest timers wait as in the baseline",
+        "blocks",
+        "less",
+        measure=lambda run, usual: recovery_blocks(run, usual)[0],
     ),
 }
 MEASURED: Final = frozenset(name for name, metric in METRICS.items() if metric.words.endswith("; measured"))

@@ -168,18 +168,16 @@ def render_scorecard(card: Scorecard) -> str:
         maps=[
             _map(card, OVERALL, "Grade of each attack", variants, partial(_graded, card, OVERALL)),
             *([_map(card, HELD, title, others, partial(_held, card))] if card.against else []),
-            *(
-                _map(card, name, METRICS[name].words, variants, partial(_graded, card, name))
-                for name in card.dos.bounds
-            ),
+            *(_map(card, name, METRICS[name].text, variants, partial(_graded, card, name)) for name in card.dos.bounds),
         ],
-        columns=[(heading, METRICS[name].words) for name, heading in COLUMNS.items()],
+        columns=[(heading, METRICS[name].text) for name, heading in COLUMNS.items()],
+        metrics={name: METRICS[name] for name in dict.fromkeys((*COLUMNS, *card.dos.bounds))},
         tables=[
             (variant, [{"score": score, "cells": [cell(score, name) for name in COLUMNS]} for score in ordered(scores)])
             for variant, scores in card.scores.items()
         ],
         problems=card.problems,
-        bounds=[(name, METRICS[name].words, _bounds_text(bounds)) for name, bounds in card.dos.bounds.items()],
+        bounds=[(name, _bounds_text(bounds)) for name, bounds in card.dos.bounds.items()],
         letters=GRADES,
     )
 

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cluster.commands.console.command import FOLDER, Command, Group, Topic, argument, flag, option
-from cluster.commands.console.options import ForceOption
+from cluster.commands.console.command import FOLDER, OPTIONAL, Group, Topic, argument, flag, option
+from cluster.commands.console.options import CodeOptions, ForceOption, whole_number
 from cluster.commands.console.output import console, plain_table, print_line
-from cluster.commands.sweeps.commands import worker_count
-from cluster.common.errors import BadInput, ExitCode
+from cluster.commands.sweeps.commands import seed_range, worker_count
+from cluster.common.errors import ExitCode
 from cluster.common.wording import quoted
 from cluster.record.folder import LAB, Kind
+
+EXPORT_FOLDER: Final = "export"
 
 if TYPE_CHECKING:
     from kits.market.lab.experiment import Experiment
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListExperiments(Command):
-    HELP = "list the experiments"
-    RUNS_CODE = False
+def kind_of_lab(names: Iterable[str]) -> Kind:
+    """What a lab of some experiments writes into its folder."""
+    return LAB._replace(names=(*LAB.names, *(f"{name}.html" for name in names), f"{EXPORT_FOLDER}/*"))
 
+
+@dataclass(frozen=True, kw_only=True)
+class ListExperiments(CodeOptions):
+    HELP = "list the experiments"
+
+    file: str | None = argument("FILE", "a Python file with an experiment, instead of all", nargs=OPTIONAL)
     json: bool = flag("as JSON, with question, factors, metrics, seeds and decision rule")
 
     def run(self) -> int:
         from kits.market.lab.experiments.registry import EXPERIMENTS
+        from kits.market.lab.files import experiment_of, of_packages
         from kits.market.lab.running import listed
 
-        experiments, output = list(EXPERIMENTS.values()), console()
+        all_known = {} if self.file else {**EXPERIMENTS, **of_packages(EXPERIMENTS)}
+        experiments = [experiment_of(self.file, EXPERIMENTS)] if self.file else list(all_known.values())
+        output = console()
         if self.json:
             print_line(output, listed(experiments))
             return ExitCode.PASS
@@ -45,18 +55,20 @@ class ListExperiments(Command):
 class LabOptions(ForceOption):
     """What ``run`` and ``run-all`` have in common."""
 
-    RUNS_CODE = False
-
     EPILOG = "The exit code says whether all runs ended, not what they show."
 
     quick: bool = flag("few seeds and blocks, for a first look: minutes")
-    workers: int | None = option("processes (default: one per processor of each node)", "N", worker_count)
+    seeds: range | None = option("run the seeds A to B - 1 instead of the experiment's", "A:B", seed_range)
+    blocks: int | None = option(
+        "length of each run instead of the experiment's", "N", whole_number("number of blocks", 10, 100_000)
+    )
+    jobs: int | None = option("runs at a time (default: one per processor of each node)", "N", worker_count)
     out: Path | None = option("folder of table and pages; an interrupted lab continues in its folder", writes=FOLDER)
 
     def kind(self) -> Kind:
         from kits.market.lab.experiments.registry import EXPERIMENTS
 
-        return LAB._replace(names=(*LAB.names, *(f"{name}.html" for name in EXPERIMENTS)))
+        return kind_of_lab(EXPERIMENTS)
 
     def run_experiments(self, experiments: Sequence[Experiment], name: str) -> int:
         """Run experiments with these options; returns the exit code."""
@@ -68,7 +80,7 @@ class LabOptions(ForceOption):
         output = console()
         with command_folder(self.out, name, goes_on=True) as folder:
             try:
-                lab = run_lab(experiments, self.quick, folder, self.workers, output)
+                lab = run_lab(experiments, self.quick, folder, self.jobs, output)
             except KeyboardInterrupt:
                 again = f"--out {quoted(str(folder))}"
                 print_line(output, f"the runs that ended are kept; the same command with {again} makes the others")
@@ -84,36 +96,45 @@ class LabOptions(ForceOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunExperiment(LabOptions):
+class RunExperiment(LabOptions, CodeOptions):
     HELP = "run one experiment"
 
-    name: str = argument("NAME", "name of the experiment (see stampede lab list)")
+    name: str = argument(
+        "NAME", "name of the experiment (see stampede lab list), or the path of a Python file with one"
+    )
+    policy: list[str] = option(
+        "Python file with a policy, as a further level of the experiment's factor policy", "FILE", repeats=True
+    )
+
+    def kind(self) -> Kind:
+        return kind_of_lab([Path(self.name).stem])
 
     def run(self) -> int:
-        from cluster.common.suggestions import unknown
         from kits.market.lab.experiments.registry import EXPERIMENTS
+        from kits.market.lab.files import experiment_of, policies_of
 
-        if self.name not in EXPERIMENTS:
-            raise BadInput(unknown("experiment", self.name, EXPERIMENTS))
-        return self.run_experiments([EXPERIMENTS[self.name]], f"lab-{self.name}")
+        found = experiment_of(self.name, EXPERIMENTS).changed(self.blocks, self.seeds, policies_of(self.policy))
+        return self.run_experiments([found], f"lab-{found.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunAll(LabOptions):
-    HELP = "run all experiments"
+    HELP = "run all experiments that ship"
+    RUNS_CODE = False
 
     def run(self) -> int:
         from kits.market.lab.experiments.registry import EXPERIMENTS
 
-        return self.run_experiments(list(EXPERIMENTS.values()), "lab")
+        found = [each.changed(self.blocks, self.seeds, {}) for each in EXPERIMENTS.values()]
+        return self.run_experiments(found, "lab")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Command):
+class Report(CodeOptions):
     HELP = "write the pages of a lab again, from its table"
-    RUNS_CODE = False
 
     folder: Path = argument("DIR", "folder of the lab (--out)", Path)
+    export: bool = flag("also write figures as SVG and PDF, and tables as CSV and LaTeX, into its folder export")
 
     def run(self) -> int:
         from cluster.record.folder import claimed
@@ -123,10 +144,16 @@ class Report(Command):
 
         output = console()
         with claimed(self.folder):
-            lab = read_lab(self.folder, list(EXPERIMENTS.values()))
+            lab = read_lab(self.folder, EXPERIMENTS)
             write_pages(self.folder, lab)
+            if self.export:
+                from kits.market.lab.exports import write_exports
+
+                write_exports(self.folder / EXPORT_FOLDER, lab)
         print_line(output, f"digest  {lab.digest}")
         print_line(output, f"pages   {self.folder / INDEX_FILE}")
+        if self.export:
+            print_line(output, f"export  {self.folder / EXPORT_FOLDER}")
         return ExitCode.PASS
 
 

@@ -16,9 +16,10 @@ from typing import Any, Final
 from cluster.local_chain.bare_chain import PROPOSER, BareChain
 from kits.market.lab.population import FLOOR_PRICE, Group, Job, draw_jobs
 from kits.market.lab.strategies import Seen
-from validator.chain.genesis import Genesis, GenesisActor, Policy
+from validator.chain.genesis import Genesis, GenesisActor, Policy, PolicyFile
 from validator.chain.records import BIAS_RATE, decode_record
 from validator.chain.transactions import SCRIPT_CODE, Call, Transaction, unsigned_hash
+from validator.policies.own import phase_of_file, read_policy
 from validator.policies.registry import PHASES
 from validator.primitives import script_json
 from validator.primitives.codec import tagged_hash
@@ -128,9 +129,19 @@ class Market:
     """One run of a market. :meth:`run` performs it; :attr:`trades` and :attr:`uses` are its results."""
 
     def __init__(
-        self, policy: Policy, groups: Sequence[Group], seed: int, blocks: int, params: Mapping[str, Any] | None = None
+        self,
+        policy: Policy | PolicyFile,
+        groups: Sequence[Group],
+        seed: int,
+        blocks: int,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
-        self.policy, self.groups, self.blocks = policy, {group.name: group for group in groups}, blocks
+        """``policy``: a shipped one, or a user's. Raises :class:`~validator.policies.own.PolicyError`."""
+        self.policy_file = None if isinstance(policy, Policy) else policy
+        self.policy = policy if isinstance(policy, Policy) else read_policy(policy.name, policy.source)[0]
+        """The shipped policy. If the policy is a user's, the one from which that is derived."""
+        self._rules = (PHASES[self.policy] if isinstance(policy, Policy) else phase_of_file(policy)).rules
+        self.groups, self.blocks = {group.name: group for group in groups}, blocks
         self.parameters = Parameters.from_names({**BASE, **(params or {})})
         jobs = draw_jobs(groups, seed, blocks, self.parameters.lane_timer_cycles)
         self.trades = [Trade(job) for job in jobs]
@@ -185,12 +196,18 @@ class Market:
         for trade in (*self._held_back, *self._asked.get(height, ())):
             if self._trigger(trade) > trade.job.last_height:
                 trade.is_priced_out = True
-            elif self._most(trade) > 0 and self._most(trade) >= self._seen.floor and self._takes_place(trade):
+            elif self._is_time(trade) and self._takes_place(trade):
                 asking.append(trade)
             else:
                 held_back.append(trade)
         self._held_back = held_back
         return asking
+
+    def _is_time(self, trade: Trade) -> bool:
+        """Whether a fire is worth its least price, and the agent does not wait for a better time."""
+        job, most, floor = trade.job, self._most(trade), self._seen.floor
+        strategy = self.strategies[job.group, job.agent]
+        return most > 0 and most >= floor and strategy.bids_now(job.number, most - floor, self._seen, job.due)
 
     def _takes_place(self, trade: Trade) -> bool:
         """Take the timer's place among those of its actor, if it is free: a program can have one for a height."""
@@ -205,7 +222,7 @@ class Market:
 
     def _floor(self) -> int:
         """The least fee limit with which a timer fires in the next block, for each cycle."""
-        return PHASES[self.policy].rules.fee_floor(self._chain.globals.basefee_lane_timer, self.parameters)
+        return self._rules.fee_floor(self._chain.globals.basefee_lane_timer, self.parameters)
 
     def _trigger(self, trade: Trade) -> int:
         """The trigger height of a timer that is scheduled in this block."""
@@ -340,7 +357,13 @@ class Market:
                 for number in range(group.actors):
                     actors[address_of_actor(group.name, agent, number)] = GenesisActor(code, owner, funds)
         return Genesis(
-            "lab", (bytes(32),), policy=self.policy, parameters=self.parameters, accounts=accounts, actors=actors
+            "lab",
+            (bytes(32),),
+            policy=self.policy,
+            parameters=self.parameters,
+            accounts=accounts,
+            actors=actors,
+            policy_file=self.policy_file,
         )
 
 

@@ -1,12 +1,12 @@
 """The measures of a market: what it gave whom, how late, and at what price.
 
-The first tenth of the blocks, in which prices and weights find their level, counts for no measure. Shares are between 0
-and 1; utilities and payments are shares of the value that the jobs had.
+The first tenth of the blocks, in which prices and weights find their level, counts for no measure. :data:`METRICS` has
+the definitions. The lateness of a timer that never fired is the life of its job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from statistics import fmean, pstdev, pvariance
@@ -14,31 +14,70 @@ from typing import Final
 
 from cluster.common.quantiles import quantile
 from kits.market.lab.market import BlockUse, Market, Trade
+from kits.market.metric import POSITIVE, SHARE, Metric
 
 WARM_UP: Final = 0.1
 """Share of the blocks that count for no measure."""
-SHARES: Final = frozenset({"lane_use", "welfare"})
-"""Measures between 0 and 1, in addition to those whose names end with ``_share``."""
-UTILITIES: Final = frozenset({"utility", "utility_before", "utility_shock"})
-"""Measures that are at most 1, and negative where agents pay more than their jobs are worth."""
-NEVER_NEGATIVE: Final = (
-    *("burn", "jobs", "late_", "longest_", "price", "rate_", "revenue", "wait_", "weight_", "welfare_of_best"),
-    *("utility_per_bid_variance", "utility_spread", "utility_variance"),
-)
-"""What the names of measures begin with that are 0 or more. The referee may be beaten by a little."""
-
-
-def range_of(measure: str) -> tuple[float, float]:
-    """The least and the greatest value that a measure can have. Its intervals stay within, and so do plots' axes.
-
-    A measure of another name, such as a difference, can have any value.
-    """
-    name = measure.rpartition(".")[2]
-    if name in SHARES or name.endswith("_share"):
-        return 0.0, 1.0
-    if name in UTILITIES:
-        return -inf, 1.0
-    return (0.0 if name.startswith(NEVER_NEGATIVE) else -inf), inf
+AT_MOST_ONE: Final = (-inf, 1.0)
+VALUE: Final = "share of the value of all jobs"
+METRICS: Final[Mapping[str, Metric]] = {
+    "jobs": Metric("fires that agents wanted", "", "", POSITIVE),
+    "fired_share": Metric("jobs whose timer fired", "share of jobs", "more", SHARE),
+    "priced_out_share": Metric("jobs that cost more than they were worth to schedule", "share of jobs", "less", SHARE),
+    "starved_share": Metric("jobs whose timer was scheduled and never fired", "share of jobs", "less", SHARE),
+    "late_mean": Metric(
+        "time from the wanted height to the fire, of the timers that fired, mean", "blocks", "less", POSITIVE
+    ),
+    "late_p50": Metric(
+        "time from the wanted height to the fire, of the timers that fired, median", "blocks", "less", POSITIVE
+    ),
+    "late_p99": Metric(
+        "time from the wanted height to the fire, of the timers that fired, 99th percentile", "blocks", "less", POSITIVE
+    ),
+    "late_max": Metric(
+        "time from the wanted height to the fire, of the timers that fired, the longest", "blocks", "less", POSITIVE
+    ),
+    "wait_mean": Metric(
+        "time from the wanted height to the fire, or the life of the job if its timer never fired, of the timers that"
+        " were scheduled, mean",
+        "blocks",
+        "less",
+        POSITIVE,
+    ),
+    "welfare": Metric("value of the fires, each at its height", VALUE, "more", SHARE),
+    "utility": Metric("value of the fires less what agents paid for fires and queries", VALUE, "more", AT_MOST_ONE),
+    "revenue": Metric("what fires paid to proposers", VALUE, "", POSITIVE),
+    "burn": Metric("what fires and queries burned", VALUE, "", POSITIVE),
+    "utility_variance": Metric(
+        "variance among agents of utility, each as a share of the value of its jobs", "", "less", POSITIVE
+    ),
+    "utility_spread": Metric(
+        "standard deviation among agents of utility, each as a share of the value of its jobs",
+        "share",
+        "less",
+        POSITIVE,
+    ),
+    "utility_per_bid_variance": Metric(
+        "variance among agents of utility for each wei that they offered", "", "less", POSITIVE
+    ),
+    "lane_share": Metric("cycles of the group's fires", "share of the cycles of all fires", "", SHARE),
+    "lane_use": Metric("cycles of fires", "share of the lane", "", SHARE),
+    "full_share": Metric("blocks with a full lane: a timer waits that did not fit", "share of blocks", "", SHARE),
+    "price_mean": Metric("what a block's fires paid for a cycle, mean of the blocks with fires", "wei", "", POSITIVE),
+    "price_variation": Metric(
+        "standard deviation of what fires pay for a cycle, among blocks with fires",
+        "share of its mean",
+        "less",
+        POSITIVE,
+    ),
+    "price_step": Metric(
+        "change of what fires pay for a cycle from one block with fires to the next, mean",
+        "share of its mean",
+        "less",
+        POSITIVE,
+    ),
+}
+"""The measures of each market, and of each of its groups (``GROUP.NAME``)."""
 
 
 def measures(market: Market) -> dict[str, float]:
@@ -87,11 +126,7 @@ def of_trades(trades: Sequence[Trade]) -> dict[str, float]:
 
 
 def of_blocks(uses: Sequence[BlockUse], lane_cycles: int) -> dict[str, float]:
-    """The measures of some blocks. Prices are those of blocks with fires.
-
-    ``price_variation`` is the standard deviation of the price, ``price_step`` its mean change from one block to the
-    next, both as shares of its mean.
-    """
+    """The measures of some blocks. Prices are those of blocks with fires."""
     prices = [use.price for use in uses if use.price]
     mean = fmean(prices) if prices else 0.0
     steps = [abs(after - before) for before, after in pairwise(prices)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -17,7 +17,8 @@ from cluster.report.charts import ChartPanel, Key, line_keys, point_keys
 from cluster.report.page import render_page
 from cluster.report.svg import COLOURS, Chart, Series, render
 from cluster.report.svg import number as short_number
-from kits.market.estimates import Cell, Estimate, Level, Results
+from cluster.scenario.code.gate import digest_of
+from kits.market.estimates import Cell, Estimate, Level, Results, Side, effect_size
 from kits.market.lab.experiment import Experiment, Plot
 from kits.market.lab.running import Lab
 
@@ -47,9 +48,13 @@ def write_pages(folder: Path, lab: Lab) -> None:
 
 def command(lab: Lab, experiment: Experiment | None = None) -> str:
     """The command that repeats an experiment, or all of the lab."""
-    names = [each.name for each in lab.experiments]
-    what = ["run", experiment.name] if experiment else ["run", *names] if len(names) == 1 else ["run-all"]
-    return shlex.join(["stampede", "lab", *what, *(["--quick"] if lab.is_quick else [])])
+    given, one = lab.experiments[0].given, experiment or (lab.experiments[0] if len(lab.experiments) == 1 else None)
+    words = ["run-all"] if one is None else ["run", one.name if one.file is None else f"./{one.file.file}"]
+    words += [word for each in given["policies"] for word in ("--policy", f"./{each['name']}.py")]
+    words += ["--quick"] if lab.is_quick else []
+    words += [] if given["seeds"] is None else ["--seeds", ":".join(map(str, given["seeds"]))]
+    words += [] if given["blocks"] is None else ["--blocks", str(given["blocks"])]
+    return shlex.join(["stampede", "lab", *words])
 
 
 def render_index(lab: Lab) -> str:
@@ -66,35 +71,66 @@ def render_index(lab: Lab) -> str:
 
 def render_experiment(lab: Lab, experiment: Experiment) -> str:
     """The result page of an experiment, as HTML."""
-    results, effort = lab.results(experiment), experiment.effort(lab.is_quick)
+    (decision, results), effort = lab.decided[experiment.name], experiment.effort(lab.is_quick)
     return render_page(
         "lab.html.j2",
         lab=lab,
         experiment=experiment,
-        decision=lab.decision(experiment),
+        decision=decision,
         effort=effort,
         seeds=experiment.seeds(lab.is_quick),
         runs=counted(len(experiment.cells()) * effort.seeds, "run"),
-        panels=[
-            _panel(experiment, results, plot, fixed, f"plot-{place}-{part}")
-            for place, plot in enumerate(experiment.plots)
-            for part, fixed in enumerate(facets(experiment, plot))
-            if any(_matches(experiment, cell, fixed) for cell in experiment.cells())
-        ],
+        panels=[_panel(chart) for chart in charts(experiment, results)],
+        metrics=lab.metrics(experiment),
+        comparisons=[_comparison(results, *sides) for sides in results.made],
+        family=counted(len(results.made), "comparison"),
         measures=experiment.shown,
-        rows=[_row(experiment, results, cell) for cell in experiment.cells()],
+        rows=[
+            {"levels": list(zip(experiment.factors, map(level_text, cell), strict=True)), "figures": found}
+            for cell, found in figures(experiment, results)
+        ],
         digest=lab.digest_of(experiment),
+        code=[
+            {"name": each["name"], "digest": digest_of(each["source"])}
+            for each in (*filter(None, [experiment.given["file"]]), *experiment.given["policies"])
+        ],
         command=command(lab, experiment),
     )
 
 
-def _row(experiment: Experiment, results: Results, cell: Cell) -> dict[str, Any]:
-    """A row of the table: a cell's levels, and for each measure its mean and interval as text."""
-    figures = [
-        (measure, *_texts(results.mean(cell, measure))) if results.has(cell, measure) else (measure, "", "")
-        for measure in experiment.shown
-    ]
-    return {"levels": list(zip(experiment.factors, map(_level, cell), strict=True)), "figures": figures}
+def figures(experiment: Experiment, results: Results) -> Iterator[tuple[Cell, list[tuple[str, str, str]]]]:
+    """For each cell the measures that the table shows: name, mean and interval as text."""
+    for cell in experiment.cells():
+        yield (
+            cell,
+            [
+                (measure, *_texts(results.mean(cell, measure))) if results.has(cell, measure) else (measure, "", "")
+                for measure in experiment.shown
+            ],
+        )
+
+
+def _comparison(results: Results, one: Side, other: Side) -> dict[str, Any]:
+    """A row of the table of comparisons."""
+    estimate, size = results.compared(one, other), effect_size(results.made[one, other])
+    usual = results.mean(*other).mean
+    (cell, measure), (base, against) = one, other
+    shared = [level for level, its in zip(cell, base, strict=True) if level == its]
+    return {
+        "measure": measure,
+        "at": ", ".join(map(level_text, shared)),
+        "cell": _differing(cell, shared) if measure == against else measure,
+        "base": _differing(base, shared) if measure == against else against,
+        "difference": _figure(estimate.mean),
+        "interval": " to ".join(map(_figure, estimate.interval or ())),
+        "is_clear": estimate.is_clear,
+        "size": "" if size is None else _figure(size),
+        "share": f"{estimate.mean / usual:+,.0%}" if usual else "",
+    }
+
+
+def _differing(cell: Cell, shared: Sequence[Level]) -> str:
+    return ", ".join(level_text(level) for level in cell if level not in shared)
 
 
 def _texts(estimate: Estimate) -> tuple[str, str]:
@@ -106,7 +142,7 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.{FIGURES}g}" if abs(value) >= 1e-4 else f"{value:.1g}"
 
 
-def _level(level: Level) -> str:
+def level_text(level: Level) -> str:
     return level if isinstance(level, str) else short_number(level)
 
 
@@ -127,8 +163,17 @@ def _matches(experiment: Experiment, cell: Cell, fixed: dict[str, Level]) -> boo
     return fixed.items() <= dict(zip(experiment.factors, cell, strict=True)).items()
 
 
-def _panel(experiment: Experiment, results: Results, plot: Plot, fixed: dict[str, Level], ident: str) -> ChartPanel:
-    chart = plot_chart(experiment, results, plot, fixed, ident)
+def charts(experiment: Experiment, results: Results) -> list[Chart]:
+    """The charts of all plots of an experiment."""
+    return [
+        plot_chart(experiment, results, plot, fixed, f"plot-{place}-{part}")
+        for place, plot in enumerate(experiment.plots)
+        for part, fixed in enumerate(facets(experiment, plot))
+        if any(_matches(experiment, cell, fixed) for cell in experiment.cells())
+    ]
+
+
+def _panel(chart: Chart) -> ChartPanel:
     is_scatter = any(one.style == "scatter" for one in chart.named)
     keys: Sequence[Key] = ()
     if len(chart.named) > 1:
@@ -159,17 +204,18 @@ def plot_chart(experiment: Experiment, results: Results, plot: Plot, fixed: dict
                 estimate = results.mean(cell, plot.measure)
                 points.append((at + shift, estimate.mean))
                 intervals.append(estimate.ends)
-        name = ", ".join(map(_level, combination))
+        name = ", ".join(map(level_text, combination))
         series.append(Series(name, points, style, place, intervals=intervals))
-    title = ", ".join([plot.title, *(f"{name} {_level(level)}" for name, level in fixed.items())])
+    metric = experiment.metric(plot.measure)
+    title = ", ".join([plot.title, *(f"{name} {level_text(level)}" for name, level in fixed.items())])
     return Chart(
         ident=ident,
         title=title,
-        description=f"{plot.title} over {plot.over}, with 95 % intervals. The table has the figures.",
+        description=f"{plot.measure} over {plot.over}, with 95 % intervals: {metric.text}. The table has the figures.",
         x_label=plot.over,
-        y_label=plot.measure,
+        y_label=f"{plot.measure} ({metric.unit})" if metric.unit else plot.measure,
         series=series,
         x_ticks=range(len(levels)),
-        format_x=lambda at: _level(levels[round(at)]),
+        format_x=lambda at: level_text(levels[round(at)]),
         empty="No run has this measure.",
     )

@@ -14,6 +14,7 @@ from decimal import Context, Decimal
 from random import Random
 from typing import Final
 
+from cluster.common.errors import BadInput
 from kits.market.lab.strategies import Strategy, Truthful
 
 FLOOR_PRICE: Final = 10_000
@@ -40,11 +41,19 @@ class Job:
     """Value of a fire at ``due``, in wei."""
     life: int
     """Number of blocks after which a late fire is worth nothing."""
+    left: Callable[[int, int, int], int] | None = None
+    """As :attr:`Group.left`."""
 
     def value_at(self, height: int) -> int:
         """The value of a fire at a height: nothing before ``due``, then less with each block."""
         late = height - self.due
-        return self.value * (self.life - late) // self.life if 0 <= late < self.life else 0
+        if not 0 <= late < self.life:
+            return 0
+        return (
+            self.value * (self.life - late) // self.life
+            if self.left is None
+            else self.left(self.value, late, self.life)
+        )
 
     @property
     def last_height(self) -> int:
@@ -74,6 +83,12 @@ class Group:
     spread: float = 0.8
     """Standard deviation of the logarithm of a value."""
     life: int = 30
+    value: Callable[[float, int], int] | None = None
+    """An agent's valuation, in place of ``worth`` and ``spread``: the value of a job in wei, by a normal random number
+    and the job's cycles."""
+    left: Callable[[int, int, int], int] | None = None
+    """What is left of a value after some blocks of the life: ``left(value, late, life)``. ``None``: it falls evenly. It
+    never rises, and programs that bid take it to fall evenly."""
     actors: int = 1
     """Number of actors of an agent, which have its jobs by turns. One address deploys them."""
     early: int = 0
@@ -102,17 +117,25 @@ class Group:
         low, high = self.cycles
         on, period = self.burst
         chance = self.load * lane_cycles / ((low + high) / 2) / self.agents * period / on
-        assert chance * max(1.0, self.later) <= 1, (
-            f"group {self.name}: {self.agents} agents are too few for a load of {self.load}"
-        )
+        if chance * max(1.0, self.later) > 1:
+            raise BadInput(f"group {self.name}: {self.agents} agents are too few for a load of {self.load}")
         for agent in range(self.agents):
             random = Random(f"{seed} {self.name} {agent}")
             for due in range(1, blocks + 1):  # all are drawn, so the jobs do not depend on loads and times
                 drawn, cycles, spread = random.random(), random.randint(low, high), _normal(random)
                 happens = drawn < (chance if due <= blocks / 2 else chance * self.later)
                 if happens and due > self.early + self.notice and self.is_active(due, blocks):
-                    worth = EXACT.exp(Decimal(spread * self.spread)) * Decimal(self.worth * FLOOR_PRICE)
-                    yield due, agent, cycles, int(worth) * cycles
+                    yield due, agent, cycles, self.valued(spread, cycles)
+
+    def valued(self, normal: float, cycles: int) -> int:
+        """The value of a job, in wei. Raises :class:`BadInput` for one that is not positive."""
+        if self.value is None:
+            worth = EXACT.exp(Decimal(normal * self.spread)) * Decimal(self.worth * FLOOR_PRICE)
+            return int(worth) * cycles
+        found = int(self.value(normal, cycles))
+        if found <= 0:
+            raise BadInput(f"group {self.name}: value({normal:.3f}, {cycles}) is {found}; expected a positive number")
+        return found
 
 
 def _normal(random: Random) -> float:
@@ -132,6 +155,6 @@ def draw_jobs(groups: Sequence[Group], seed: int, blocks: int, lane_cycles: int)
     for due, place, agent, cycles, value in drawn:
         group, turn = groups[place], turns.get((place, agent), 0)
         turns[place, agent] = turn + 1
-        job = Job(len(jobs), group.name, agent, turn % group.actors, due, cycles, value, group.life)
+        job = Job(len(jobs), group.name, agent, turn % group.actors, due, cycles, value, group.life, group.left)
         jobs.append(job)
     return jobs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,15 +23,17 @@ from cluster.commands.sweeps.log import LineLog
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
-from kits.market.estimates import Cell, Results
+from cluster.common.wording import readable
+from kits.market.estimates import Cell, Results, decided
 from kits.market.lab.experiment import Decision, Experiment
-from kits.market.lab.measures import range_of
+from kits.market.lab.files import from_text, of_packages, policy_from, users_code
 from kits.market.lab.table import TABLE_FILE, Row, digest, read_table, write_table
+from kits.market.metric import Metric
 from kits.market.trials import Trial, cell_text, run_trials
 
 LOG_FILE: Final = "runs.jsonl"
 SUMMARY_FILE: Final = "lab.json"
-FORMAT: Final = "stampede-lab/1"
+FORMAT: Final = "stampede-lab/2"
 EFFORTS: Final = {False: "full", True: "quick"}
 
 
@@ -68,11 +70,27 @@ class Lab:
         for row in self.rows:
             if row.experiment == experiment.name:
                 found[cells[row.cell]][row.seed] = dict(row.measures)
-        return Results(found, range_of)
+        return Results(found, lambda measure: experiment.metric(measure).range)
 
     def decision(self, experiment: Experiment) -> Decision:
         """What an experiment's rule says of its results."""
-        return experiment.decide(self.results(experiment))
+        return self.decided[experiment.name][0]
+
+    @cached_property
+    def decided(self) -> dict[str, tuple[Decision, Results]]:
+        """What each experiment's rule says, and the results with the comparisons that it makes."""
+        found = {}
+        for each in self.experiments:
+            results = self.results(each)
+            with users_code(each):
+                found[each.name] = decided(each.decide, results), results
+        return found
+
+    def metrics(self, experiment: Experiment) -> dict[str, Metric]:
+        """The definitions of the measures that an experiment's page shows, those of its comparisons included."""
+        compared = [side[1] for sides in self.decided[experiment.name][1].made for side in sides]
+        names = (*experiment.shown, *(plot.measure for plot in experiment.plots), *compared)
+        return {name: experiment.metric(name) for name in dict.fromkeys(names)}
 
     def page(self) -> dict[str, Any]:
         """The content of ``lab.json``."""
@@ -84,9 +102,13 @@ class Lab:
                 "seeds": list(each.seeds(self.is_quick)),
                 "cells": len(each.cells()),
                 "digest": self.digest_of(each),
+                "factors": {name: list(levels) for name, levels in each.factors.items()},
+                "metrics": {name: metric_page(metric) for name, metric in self.metrics(each).items()},
+                "comparisons": len(self.decided[each.name][1].made),
                 "answer": decision.answer,
                 "recommendation": decision.recommendation,
                 "limits": decision.limits,
+                "given": each.given,
             }
         return {
             "format": FORMAT,
@@ -95,6 +117,31 @@ class Lab:
             "digest": self.digest,
             "experiments": experiments,
         }
+
+
+def metric_page(metric: Metric) -> dict[str, str]:
+    """A definition as JSON."""
+    return {"words": metric.words, "unit": metric.unit, "better": metric.better}
+
+
+class _Text(msgspec.Struct):
+    """A file of the user."""
+
+    name: str
+    source: str
+
+
+class _Given(msgspec.Struct):
+    """What a command gave an experiment; see :attr:`Experiment.given`."""
+
+    blocks: int | None
+    seeds: tuple[int, int] | None
+    file: _Text | None
+    policies: list[_Text]
+
+
+class _Experiment(msgspec.Struct):
+    given: _Given
 
 
 class _Summary(msgspec.Struct):
@@ -107,8 +154,11 @@ class _Summary(msgspec.Struct):
     experiments: dict[str, Any]
 
 
-def read_lab(folder: Path, known: Sequence[Experiment]) -> Lab:
-    """Read the results of a lab of ``known`` experiments. Raises :class:`BadInput`."""
+def read_lab(folder: Path, known: Mapping[str, Experiment]) -> Lab:
+    """Read the results of a lab of ``known`` experiments, by name, of packages, and of files whose text it has.
+
+    Raises :class:`BadInput`.
+    """
     path = folder / SUMMARY_FILE
     if not path.exists():
         unfinished = (folder / LOG_FILE).exists()
@@ -123,13 +173,30 @@ def read_lab(folder: Path, known: Sequence[Experiment]) -> Lab:
         raise BadInput(f"{path}: is no summary of a lab: {error}") from None
     efforts = {name: is_quick for is_quick, name in EFFORTS.items()}
     if summary.format != FORMAT or summary.effort not in efforts:
-        raise BadInput(f"{path}: is no summary of a lab of this version")
-    by_name = {each.name: each for each in known}
-    if unknown := [name for name in summary.experiments if name not in by_name]:
-        raise BadInput(f"{path}: this version has no experiment {unknown[0]!r}")
-    experiments = [by_name[name] for name in summary.experiments]
-    is_quick = efforts[summary.effort]
-    return _checked(folder, Lab(experiments, is_quick, summary.commit, read_table(folder / TABLE_FILE)), summary.digest)
+        raise BadInput(
+            f"{path}: is no summary of a lab of this version: expected the format {FORMAT}, got"
+            f" {readable(summary.format[:40])}; run the lab again, or report it with commit {summary.commit}"
+        )
+    try:
+        pages = msgspec.convert(summary.experiments, dict[str, _Experiment])
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: is no summary of a lab: {error}") from None
+    experiments = [_restored(name, page.given, known, str(path)) for name, page in pages.items()]
+    factors = {each.name: list(each.factors) for each in experiments}
+    rows = read_table(folder / TABLE_FILE, factors)
+    return _checked(folder, Lab(experiments, efforts[summary.effort], summary.commit, rows), summary.digest)
+
+
+def _restored(name: str, given: _Given, known: Mapping[str, Experiment], path: str) -> Experiment:
+    """An experiment of a summary, as its command had it. Raises :class:`BadInput`."""
+    if given.file is not None:
+        found = from_text(msgspec.structs.asdict(given.file), path)
+    elif name in known or name in (known := of_packages(known)):
+        found = known[name]
+    else:
+        raise BadInput(f"{path}: this version has no experiment {name!r}")
+    policies = {each.name: policy_from(msgspec.structs.asdict(each), path) for each in given.policies}
+    return found.changed(given.blocks, None if given.seeds is None else range(*given.seeds), policies)
 
 
 def _checked(folder: Path, lab: Lab, written_digest: str) -> Lab:
@@ -149,7 +216,9 @@ def identity(experiments: Sequence[Experiment], is_quick: bool, commit: str) -> 
     """What must be equal for a lab to go on: experiments, effort, plan (as a digest) and commit."""
     blocks = {each.name: each.effort(is_quick).blocks for each in experiments}
     trials = plan(experiments, is_quick)
-    text = "\n".join(" ".join(map(str, (*each.key, blocks[each.question]))) for each in trials)
+    lines = [" ".join(map(str, (*each.key, blocks[each.question]))) for each in trials]
+    with_code = [each.given for each in experiments if each.file is not None or each.policies]
+    text = "\n".join([*lines, *map(json.dumps, with_code)])
     return {
         "list of experiments": ", ".join(blocks),
         "effort": EFFORTS[is_quick],
@@ -161,11 +230,13 @@ def identity(experiments: Sequence[Experiment], is_quick: bool, commit: str) -> 
 def run_one(experiments: Sequence[Experiment], is_quick: bool, trial: Trial) -> Row:
     """Run a trial, in a worker. Raises :class:`HarnessError` if a measure is no finite number."""
     experiment = next(each for each in experiments if each.name == trial.question)
-    measures = experiment.run(trial.cell, trial.seed, experiment.effort(is_quick))
-    for name, value in measures.items():
-        if not math.isfinite(value):
-            raise HarnessError(f"{trial}: {name} is {value}")
-    return Row(*trial.key, measures)
+    with users_code(experiment):
+        measures = experiment.run(trial.cell, trial.seed, experiment.effort(is_quick))
+        for name, value in measures.items():
+            if not math.isfinite(value):
+                raise HarnessError(f"{trial}: {name} is {value}")
+    levels = dict(zip(experiment.factors, map(str, trial.cell), strict=True))
+    return Row(experiment.name, levels, trial.seed, {name: float(value) for name, value in measures.items()})
 
 
 def run_lab(
@@ -185,7 +256,8 @@ def run_lab(
                 log.add(row)
         rows = {row.key: row for row in log.entries}
     write_table(folder / TABLE_FILE, [rows[trial.key] for trial in trials])
-    lab = Lab(experiments, is_quick, commit, read_table(folder / TABLE_FILE))
+    factors = {each.name: list(each.factors) for each in experiments}
+    lab = Lab(experiments, is_quick, commit, read_table(folder / TABLE_FILE, factors))
     write_json_for_user(folder / SUMMARY_FILE, lab.page())
     return lab
 
@@ -199,7 +271,7 @@ def listed(experiments: Sequence[Experiment]) -> str:
             "question": each.question,
             "hypothesis": each.hypothesis,
             "factors": {name: list(levels) for name, levels in each.factors.items()},
-            "metrics": list(each.shown),
+            "metrics": {name: metric_page(each.metric(name)) for name in each.shown},
             "rule": each.rule,
             "cells": len(each.cells()),
             **{

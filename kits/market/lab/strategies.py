@@ -37,6 +37,14 @@ class Strategy:
         """
         return 0
 
+    def bids_now(self, job: int, room: int, seen: Seen, due: int) -> bool:
+        """Whether a job's timer is scheduled in the next block; else the agent is asked again a block later.
+
+        ``due``: the height at which the fire is wanted. The others are those of :meth:`premium`; ``room`` is not
+        negative.
+        """
+        return True
+
     def learn(self, job: int, gain: float) -> None:
         """Hear what a job gained, as a share of its value; 0 if it did not fire."""
 

@@ -15,18 +15,21 @@ from kits.market.lab.table import TABLE_FILE, Row, write_table
 from tests.kits.market.dos.cards import large_card
 
 
+ROWS = [Row("one", {"k": "a", "n": "1"}, 0, {"y": 1.5, "z": -0.25}), Row("two", {"k": "b"}, 3, {"w": 2.0})]
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def test_a_lab_has_a_row_for_each_measure(tmp_path: Path) -> None:
-    write_table(tmp_path / TABLE_FILE, [Row("one", "a 1", 0, {"y": 1.5, "z": -0.25}), Row("two", "b", 3, {"w": 2.0})])
+    write_table(tmp_path / TABLE_FILE, ROWS)
     assert main(["export", str(tmp_path)]) == ExitCode.PASS
     assert [tuple(row.values()) for row in rows(tmp_path / "tables" / "measures.csv")] == [
-        ("one", "a 1", "0", "y", "1.5"),
-        ("one", "a 1", "0", "z", "-0.25"),
-        ("two", "b", "3", "w", "2.0"),
+        ("one", "k=a, n=1", "0", "y", "1.5"),
+        ("one", "k=a, n=1", "0", "z", "-0.25"),
+        ("two", "k=b", "3", "w", "2.0"),
     ]
 
 

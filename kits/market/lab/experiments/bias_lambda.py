@@ -11,6 +11,7 @@ from kits.market.lab.market import Market
 from kits.market.lab.measures import WARM_UP, lateness, of_trades
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Spammer
+from kits.market.metric import POSITIVE, SHARE, Metric
 from validator.chain.genesis import Policy
 
 RATES: Final = ("0.1", "0.5", "1", "3", "dynamic")
@@ -32,6 +33,31 @@ PATIENCE = 400
 BEYOND_ALLOWED = 0.001
 BLIND = 0.05
 """Share of the welfare at the least λ whose loss counts as bids that no longer matter."""
+
+
+def _waits(market: Market) -> tuple[list[int], list[float]]:
+    """The waits of the patient timers, and each as a share of N_max; both begin with 0."""
+    rates = {use.height: use.rate for use in market.uses}
+    greatest = max(trade.offer for trade in market.trades)
+    waits, shares = [0], [0.0]
+    for trade in market.of_group("patient"):
+        if not market.blocks * WARM_UP < trade.job.due <= market.blocks:
+            continue
+        waited = min(lateness(trade), market.blocks - trade.job.due)
+        rate = min(rates[height] for height in range(trade.job.due, trade.job.due + waited + 1))
+        waits.append(waited)
+        shares.append(waited / n_max(greatest, rate))
+    return waits, shares
+
+
+def beyond_share(market: Market) -> float:
+    shares = _waits(market)[1]
+    return sum(share > 1 for share in shares) / len(shares)
+
+
+def waiting_gain(market: Market) -> float:
+    waiting, bidding = (of_trades(market.of_group(name))["utility"] for name in ("waiters", "bidders"))
+    return waiting - bidding
 
 
 class BiasLambda(Experiment):
@@ -56,6 +82,38 @@ class BiasLambda(Experiment):
         Plot("waiting_gain", "Utility of waiting less that of bidding", "lambda"),
     )
     shown = ("welfare", "waiting_gain", "patient.wait_longest", "longest_by_bound", "rate_last")
+    metrics = {
+        "patient.wait_longest": Metric(
+            "wait of a timer without a bid, the longest",
+            "blocks",
+            "less",
+            POSITIVE,
+            lambda market: float(max(_waits(market)[0])),
+        ),
+        "beyond_share": Metric(
+            "patient timers that waited for longer than N_max", "share of timers", "less", SHARE, beyond_share
+        ),
+        "longest_by_bound": Metric(
+            "longest wait of a timer without a bid",
+            "× N_max",
+            "less",
+            POSITIVE,
+            lambda market: max(_waits(market)[1]),
+        ),
+        "rate_last": Metric(
+            "λ at the end",
+            "1 / block",
+            "",
+            POSITIVE,
+            lambda market: next(use.rate for use in market.uses if use.height == market.blocks),
+        ),
+        "waiting_gain": Metric(
+            "utility of those who bid nothing less that of those who bid their values, each",
+            "share of the value of its jobs",
+            "less",
+            measure=waiting_gain,
+        ),
+    }
     full = Effort(800, 8)
 
     def setup(self, cell: Cell, blocks: int) -> Setup:
@@ -70,26 +128,6 @@ class BiasLambda(Experiment):
         if rate != "dynamic":
             params |= {"BIAS_LAMBDA_MICRO": round(float(rate) * 10**6), "BIAS_LAMBDA_STEP_MILLI": 0}
         return Setup(Policy.BIAS_AUCTION, groups, params)
-
-    def further(self, market: Market) -> dict[str, float]:
-        rates = {use.height: use.rate for use in market.uses}
-        greatest = max(trade.offer for trade in market.trades)
-        waits, shares = [0], [0.0]
-        for trade in market.of_group("patient"):
-            if not market.blocks * WARM_UP < trade.job.due <= market.blocks:
-                continue
-            waited = min(lateness(trade), market.blocks - trade.job.due)
-            rate = min(rates[height] for height in range(trade.job.due, trade.job.due + waited + 1))
-            waits.append(waited)
-            shares.append(waited / n_max(greatest, rate))
-        waiting, bidding = (of_trades(market.of_group(name))["utility"] for name in ("waiters", "bidders"))
-        return {
-            "patient.wait_longest": float(max(waits)),
-            "beyond_share": sum(share > 1 for share in shares) / len(shares),
-            "longest_by_bound": max(shares),
-            "rate_last": rates[market.blocks],
-            "waiting_gain": waiting - bidding,
-        }
 
     def decide(self, results: Results) -> Decision:
         mixed = {rate: ("mixed", rate) for rate in RATES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kits.market.estimates import Cell, Results
-from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
+from kits.market.lab.experiment import POLICY, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import DefaultAgent, Share
 from validator.chain.genesis import Policy
@@ -48,17 +48,17 @@ class BidSource(Experiment):
             strategy=(lambda _: DefaultAgent()) if source == "default" else (lambda _: Share(0.3)),
             bids_by_program=source == "program",
         )
-        return Setup(Policy(str(policy)), (users,))
+        return Setup(self.policies.get(str(policy)) or Policy(str(policy)), (users,))
 
     def decide(self, results: Results) -> Decision:
-        high = LOADS[-1]
+        high, policies = LOADS[-1], list(map(str, self.factors[POLICY]))
         by_program, by_default = (
-            {policy: results.change((policy, high, source), (policy, high, "fields"), "utility") for policy in POLICIES}
+            {policy: results.change((policy, high, source), (policy, high, "fields"), "utility") for policy in policies}
             for source in ("program", "default")
         )
-        pays = [policy for policy in POLICIES if by_program[policy].exceeds(MATERIAL)]
-        suffices = [policy for policy in POLICIES if not by_default[policy].falls_below(-MATERIAL)]
-        if len(pays) == len(POLICIES):
+        pays = [policy for policy in policies if by_program[policy].exceeds(MATERIAL)]
+        suffices = [policy for policy in policies if not by_default[policy].falls_below(-MATERIAL)]
+        if len(pays) == len(policies):
             recommendation = "Offer programs that bid: they gain more than their queries cost."
         elif pays:
             recommendation = f"It depends: programs that bid pay under {pays[0]} alone."
@@ -67,9 +67,9 @@ class BidSource(Experiment):
         recommendation += f" The default agent suffices under {' and '.join(suffices) or 'neither policy'}."
         return Decision(
             "Under overload programs change utility by "
-            + " and ".join(f"{by_program[policy].text} ({policy})" for policy in POLICIES)
+            + " and ".join(f"{by_program[policy].text} ({policy})" for policy in policies)
             + ", the default agent by "
-            + " and ".join(f"{by_default[policy].text} ({policy})" for policy in POLICIES)
+            + " and ".join(f"{by_default[policy].text} ({policy})" for policy in policies)
             + ".",
             recommendation,
             "All users have the same source here. Programs bid the value that is left, fields that of the trigger"

@@ -6,10 +6,11 @@ from statistics import fmean, pstdev
 
 from kits.market.estimates import Cell, Results
 from kits.market.lab.experiment import LANE_PRICES, Decision, Effort, Experiment, Plot, Setup
-from kits.market.lab.market import Market
+from kits.market.lab.market import BlockUse, Market
 from kits.market.lab.measures import WARM_UP, lateness
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share
+from kits.market.metric import POSITIVE, Metric
 from validator.chain.genesis import Policy
 
 WINDOWS = (100, 300, 1_000, 3_000, 10_000)
@@ -19,6 +20,27 @@ HALF_WAY = 1.3
 """A mean weight about half way between that of the changers before they turn quiet, 1, and their last one."""
 NOISE_ALLOWED = 1.25
 WELFARE_ALLOWED = -0.01
+
+
+def _after_warm_up(market: Market) -> list[BlockUse]:
+    return [use for use in market.uses if market.blocks * WARM_UP < use.height <= market.blocks]
+
+
+def weight_noise(market: Market) -> float:
+    return fmean(pstdev(use.weights["steady"]) for use in _after_warm_up(market))
+
+
+def weight_lag(market: Market) -> float:
+    half = market.blocks // 2
+    after = [use for use in _after_warm_up(market) if use.height > half]
+    passed = (use.height - half for use in after if fmean(use.weights["changers"]) >= HALF_WAY)
+    return float(next(passed, len(after)))
+
+
+def wait_late(market: Market) -> float:
+    half = market.blocks // 2
+    late = [t for t in market.of_group("changers") if t.job.due > half and not t.is_priced_out]
+    return fmean(map(lateness, late)) if late else 0.0
 
 
 class FairnessWindow(Experiment):
@@ -41,6 +63,29 @@ class FairnessWindow(Experiment):
         Plot("changers.wait_late", "Wait of the changers after the change, in blocks", "FAIRNESS_WINDOW_BLOCKS"),
     )
     shown = ("weight_noise", "weight_lag", "steady.wait_mean", "changers.wait_late", "welfare")
+    metrics = {
+        "weight_noise": Metric(
+            "standard deviation of weights among actors with the same load, mean of blocks",
+            "",
+            "less",
+            POSITIVE,
+            weight_noise,
+        ),
+        "weight_lag": Metric(
+            f"time from the change of load until the changers' mean weight reaches {HALF_WAY}, or to the end",
+            "blocks",
+            "less",
+            POSITIVE,
+            weight_lag,
+        ),
+        "changers.wait_late": Metric(
+            "wait of the changers' timers that were scheduled for the second half, mean",
+            "blocks",
+            "less",
+            POSITIVE,
+            wait_late,
+        ),
+    }
     full = Effort(4_000, 4)
     quick = Effort(480, 3)
 
@@ -51,18 +96,6 @@ class FairnessWindow(Experiment):
         )
         multiplier, window = cell
         return Setup(Policy.CIP1, groups, {"LANE_FEE_MULTIPLIER_MILLI": multiplier, "FAIRNESS_WINDOW_BLOCKS": window})
-
-    def further(self, market: Market) -> dict[str, float]:
-        half = market.blocks // 2
-        uses = [use for use in market.uses if market.blocks * WARM_UP < use.height <= market.blocks]
-        after = [use for use in uses if use.height > half]
-        passed = (use.height - half for use in after if fmean(use.weights["changers"]) >= HALF_WAY)
-        late = [t for t in market.of_group("changers") if t.job.due > half and not t.is_priced_out]
-        return {
-            "weight_noise": fmean(pstdev(use.weights["steady"]) for use in uses),
-            "weight_lag": float(next(passed, len(after))),
-            "changers.wait_late": fmean(map(lateness, late)) if late else 0.0,
-        }
 
     def decide(self, results: Results) -> Decision:
         usual = LANE_PRICES[0]

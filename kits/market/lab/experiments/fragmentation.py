@@ -8,12 +8,19 @@ from kits.market.lab.market import Market
 from kits.market.lab.measures import ratio
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share
+from kits.market.metric import POSITIVE, Metric
 from validator.chain.genesis import Policy
 
 ACTORS = (1, 4, 16, 64)
 PARTIES = ("actor", "deployer")
 MATERIAL = 0.1
 """A relative gain in the share of the lane from which the attack counts as material."""
+
+
+def price_of_party(market: Market) -> float:
+    fires = [[t for t in market.of_group(name) if t.fired_at is not None] for name in ("party", "others")]
+    mine, theirs = (ratio(sum(t.tip + t.burned for t in of), sum(t.job.cycles for t in of)) for of in fires)
+    return ratio(mine, theirs)
 
 
 class Fragmentation(Experiment):
@@ -26,7 +33,7 @@ class Fragmentation(Experiment):
     )
     rule = (
         "Material if some k raises the party's share of the lane by more than a tenth of it with a weight for each"
-        " actor (intervals for three comparisons). Deployers help if with them no k does."
+        " actor. Deployers help if with them no k does."
     )
     factors = {"LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES, "WEIGHT_PARTY": PARTIES, "actors": ACTORS}
     plots = (
@@ -36,6 +43,11 @@ class Fragmentation(Experiment):
         Plot("party.price", "Price of a cycle for the party, as a multiple of the others'", "actors"),
     )
     shown = ("party.lane_share", "party.wait_mean", "party.utility", "party.price", "full_share")
+    metrics = {
+        "party.price": Metric(
+            "what the party's fires paid and burned for a cycle", "× the others'", "", POSITIVE, price_of_party
+        )
+    }
     full = Effort(800, 8)
 
     def setup(self, cell: Cell, blocks: int) -> Setup:
@@ -51,11 +63,6 @@ class Fragmentation(Experiment):
             "LANE_BASEFEE_SLOPE": 8,
         }
         return Setup(Policy.CIP1, groups, params)
-
-    def further(self, market: Market) -> dict[str, float]:
-        fires = [[t for t in market.of_group(name) if t.fired_at is not None] for name in ("party", "others")]
-        mine, theirs = (ratio(sum(t.tip + t.burned for t in of), sum(t.job.cycles for t in of)) for of in fires)
-        return {"party.price": ratio(mine, theirs)}
 
     def decide(self, results: Results) -> Decision:
         best = {(price, party): self._best(results, price, party) for price in LANE_PRICES for party in PARTIES}
@@ -87,6 +94,5 @@ class Fragmentation(Experiment):
 
     def _best(self, results: Results, price: int, party: str) -> Estimate:
         """The greatest gain in the share of the lane, over all numbers of actors."""
-        split = ACTORS[1:]
-        gains = (results.change((price, party, k), (price, party, 1), "party.lane_share", len(split)) for k in split)
+        gains = (results.change((price, party, k), (price, party, 1), "party.lane_share") for k in ACTORS[1:])
         return max(gains, key=lambda gain: gain.mean)

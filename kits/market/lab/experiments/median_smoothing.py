@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from statistics import fmean
 
 from kits.market.estimates import Cell, Results
 from kits.market.lab.experiment import LANE_PRICES, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.market import Market
-from kits.market.lab.measures import of_trades
+from kits.market.lab.measures import METRICS, of_trades
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share
+from kits.market.metric import POSITIVE, Metric
 from validator.chain.genesis import Policy
 
 ALPHAS = (1_000, 200, 50, 10)
 SHOCKS = ("entry", "exit")
+GROUPS = ("incumbents", "swarm")
+PHASES = ("before", "shock")
 MATERIAL = 0.05
 """Share of the incumbents' wait by which smoothing must shorten it."""
 
@@ -21,6 +27,37 @@ MATERIAL = 0.05
 def window(blocks: int) -> int:
     """The fairness window of a run, so that a shock and its end fit into it."""
     return blocks // 8
+
+
+def _span(phase: str, blocks: int) -> range:
+    """The heights of the window before the shock, or of the one after it."""
+    half = blocks // 2
+    return (
+        range(half - window(blocks) + 1, half + 1) if phase == "before" else range(half + 1, half + window(blocks) + 1)
+    )
+
+
+def _of_trades(group: str, phase: str, measure: str, market: Market) -> float:
+    span = _span(phase, market.blocks)
+    return of_trades([trade for trade in market.of_group(group) if trade.job.due in span])[measure]
+
+
+def _weight(group: str, phase: str, market: Market) -> float:
+    span = _span(phase, market.blocks)
+    return fmean(fmean(use.weights[group]) for use in market.uses if use.height in span)
+
+
+def _metrics() -> dict[str, Metric]:
+    found = {}
+    for group, phase in product(GROUPS, PHASES):
+        when = f"in the window {'before' if phase == 'before' else 'after'} the shock"
+        for name, measure in (("wait", "wait_mean"), ("utility", "utility")):
+            usual, compute = METRICS[measure], partial(_of_trades, group, phase, measure)
+            words = f"of the group {group}, {when}: {usual.words}"
+            found[f"{group}.{name}_{phase}"] = replace(usual, words=words, measure=compute)
+        weight = f"of the group {group}, {when}: fairness weight, mean of actors and blocks"
+        found[f"{group}.weight_{phase}"] = Metric(weight, "", "", POSITIVE, partial(_weight, group, phase))
+    return found
 
 
 class MedianSmoothing(Experiment):
@@ -32,8 +69,8 @@ class MedianSmoothing(Experiment):
         " (seed 001 §8, limitation 2)."
     )
     rule = (
-        "Smooth if some α shortens the incumbents' wait in the window after an entry clearly, by more than a twentieth"
-        " (intervals for three comparisons), and the same α does not lengthen it after an exit by as much."
+        "Smooth if some α shortens the incumbents' wait in the window after an entry clearly, by more than a twentieth,"
+        " and the same α does not lengthen it after an exit by as much."
     )
     factors = {"LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES, "shock": SHOCKS, "MEDIAN_SMOOTHING_MILLI": ALPHAS}
     plots = (
@@ -41,6 +78,7 @@ class MedianSmoothing(Experiment):
         Plot("incumbents.weight_shock", "Incumbents' weight in that window", "MEDIAN_SMOOTHING_MILLI"),
     )
     shown = ("incumbents.wait_before", "incumbents.wait_shock", "incumbents.weight_shock", "full_share")
+    metrics = _metrics()
     full = Effort(1_000, 8)
 
     def setup(self, cell: Cell, blocks: int) -> Setup:
@@ -56,17 +94,6 @@ class MedianSmoothing(Experiment):
             "MEDIAN_SMOOTHING_MILLI": alpha,
         }
         return Setup(Policy.CIP1, groups, params)
-
-    def further(self, market: Market) -> dict[str, float]:
-        half, span, found = market.blocks // 2, window(market.blocks), dict[str, float]()
-        for phase, start in (("before", half - span), ("shock", half)):
-            uses = [use for use in market.uses if start < use.height <= start + span]
-            for name in market.groups:
-                of_phase = of_trades([t for t in market.of_group(name) if start < t.job.due <= start + span])
-                found[f"{name}.wait_{phase}"] = of_phase["wait_mean"]
-                found[f"{name}.utility_{phase}"] = of_phase["utility"]
-                found[f"{name}.weight_{phase}"] = fmean(fmean(use.weights[name]) for use in uses)
-        return found
 
     def decide(self, results: Results) -> Decision:
         measure, (usual, free) = "incumbents.wait_shock", LANE_PRICES
@@ -99,11 +126,11 @@ class MedianSmoothing(Experiment):
 
     def _helpful(self, results: Results, price: int) -> list[int]:
         """The α that help incumbents after an entry, and do not harm them after an exit."""
-        measure, tests, found = "incumbents.wait_shock", len(ALPHAS) - 1, []
+        measure, found = "incumbents.wait_shock", []
         entry, leave = ((price, shock, 1_000) for shock in SHOCKS)
         bounds = [MATERIAL * results.mean(cell, measure).mean for cell in (entry, leave)]
         for alpha in ALPHAS[1:]:
-            after_entry = results.change((price, "entry", alpha), entry, measure, tests)
+            after_entry = results.change((price, "entry", alpha), entry, measure)
             after_exit = results.change((price, "exit", alpha), leave, measure)
             if after_entry.falls_below(-bounds[0]) and not after_exit.exceeds(bounds[1]):
                 found.append(alpha)

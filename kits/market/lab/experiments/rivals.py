@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kits.market.estimates import Cell, Results
-from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
+from kits.market.lab.experiment import POLICY, REFEREED, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import CONDUCT
 from validator.chain.genesis import Policy
@@ -64,21 +64,22 @@ class Rivals(Experiment):
         Plot("utility_per_bid_variance", "Variance of utility for each wei bid, among agents", "policy"),
     )
     shown = ("welfare_of_best", "late_max", "starved_share", "price_step", "utility_per_bid_variance")
-    has_referee = True
+    metrics = REFEREED
     full = Effort(600, 8)
 
     def setup(self, cell: Cell, blocks: int) -> Setup:
         conduct, pattern, name = cell
-        demand, rival = PATTERNS[str(pattern)], RIVALS[str(name)]
+        demand = PATTERNS[str(pattern)]
+        rival = RIVALS[str(name)] if name in RIVALS else Setup(self.policies[str(name)], ())
         return rival._replace(groups=(replace(demand, strategy=CONDUCT[str(conduct)]),))
 
     def decide(self, results: Results) -> Decision:
-        cells: dict[str, Cell] = {name: ("learning", "overload", name) for name in RIVALS}
+        cells: dict[str, Cell] = {str(name): ("learning", "overload", name) for name in self.factors[POLICY]}
         steps = {name: results.change(cells["cip1"], cells[name], "price_step") for name in FIRST_PRICES}
         bounds = {name: -STEADIER * results.mean(cells[name], "price_step").mean for name in FIRST_PRICES}
         is_steadier = all(steps[name].falls_below(bounds[name]) for name in FIRST_PRICES)
         good = {goal: self._good(results, cells, goal) for goal in GOALS}
-        everywhere = [name for name in RIVALS if all(name in good[goal] for goal in GOALS)]
+        everywhere = [name for name in cells if all(name in good[goal] for goal in GOALS)]
         if everywhere:
             recommendation = f"Choose {' or '.join(everywhere)}: nowhere clearly worse than the best."
         else:

@@ -3,7 +3,7 @@
 The *deviation search* lets two small groups, of small and of large timers, leave the truth in one way at a time, while
 all others stay with it. It looks at jobs that are worth nothing after their block, for which the rules of a single
 auction hold, and at jobs that may wait, as their value falls over many blocks. A deviation that pays shows that the
-rule is not truthful. The gain is paired by seed, and its interval allows for the number of deviations that were tried.
+rule is not truthful. The gain is paired by seed, and its interval allows for all comparisons of the rule.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 def search(results: Results, base: Cell, cells: Mapping[str, Cell], measure: str) -> Found:
     """Search the deviation that gains most against the truth. ``cells``: those of the deviations; ``base``: truth's."""
-    gains = [Found(name, results.change(cell, base, measure, len(cells))) for name, cell in cells.items()]
+    gains = [Found(name, results.change(cell, base, measure)) for name, cell in cells.items()]
     return max(gains, key=lambda found: (found.pays, found.gain.mean))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from kits.market.estimates import Cell, Results
-from kits.market.lab.experiment import Decision, Effort, Experiment, Plot, Setup
+from kits.market.lab.experiment import REFEREED, Decision, Effort, Experiment, Plot, Setup
 from kits.market.lab.population import Group
 from kits.market.lab.strategies import Share
+from kits.market.metric import Metric
 from validator.chain.genesis import Policy
 
 
@@ -22,6 +23,7 @@ class Slope(Experiment):
     factors = {"kind": ("plain", "steep"), "x": (-1, 0.5, 4)}
     plots = (Plot("y", "Height", "x"), Plot("only", "Sometimes there", "kind"))
     shown = ("y", "only")
+    metrics = {"y": Metric("height <of> y", "metres", "more"), "only": Metric("what is there <at> times")}
     full = Effort(20, 4)
     quick = Effort(10, 2)
 
@@ -72,7 +74,7 @@ class Tiny(Experiment):
     factors = {"policy": ("fifo", "cip1", "bias_auction")}
     plots = (Plot("welfare_of_best", "Welfare", "policy"),)
     shown = ("welfare_of_best",)
-    has_referee = True
+    metrics = REFEREED
     full = Effort(30, 3)
     quick = Effort(15, 2)
 

@@ -39,7 +39,7 @@ def test_the_list_has_all_experiments(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.usefixtures("planted")
 def test_run_all_writes_table_pages_and_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert main(["lab", "run-all", "--quick", "--workers", "1", "--out", str(out)]) == ExitCode.PASS
+    assert main(["lab", "run-all", "--quick", "--jobs", "1", "--out", str(out)]) == ExitCode.PASS
     text = capsys.readouterr().out
     digest = json.loads((out / "lab.json").read_text())["digest"]
     assert f"digest  {digest}" in text
@@ -56,8 +56,8 @@ def test_run_all_writes_table_pages_and_digest(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.usefixtures("planted")
 def test_run_makes_one_experiment(tmp_path: Path) -> None:
-    assert main(["lab", "run", "other", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]) == ExitCode.PASS
-    assert {row.experiment for row in read_table(tmp_path / "out" / TABLE_FILE)} == {"other"}
+    assert main(["lab", "run", "other", "--quick", "--jobs", "1", "--out", str(tmp_path / "out")]) == ExitCode.PASS
+    assert {row.experiment for row in read_table(tmp_path / "out" / TABLE_FILE, {"other": ("kind", "x")})} == {"other"}
 
 
 def test_an_interruption_says_how_to_go_on(
@@ -65,7 +65,7 @@ def test_an_interruption_says_how_to_go_on(
 ) -> None:
     monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Interrupted()})
     monkeypatch.setattr(Interrupted, "after", 3)
-    command = ["lab", "run", "slope", "--quick", "--workers", "1", "--out", str(tmp_path / "my out")]
+    command = ["lab", "run", "slope", "--quick", "--jobs", "1", "--out", str(tmp_path / "my out")]
     assert main(command) == ExitCode.INCONCLUSIVE
     said = capsys.readouterr()
     assert f"the same command with --out '{tmp_path}/my out' makes the others" in said.out
@@ -82,7 +82,7 @@ def test_an_interruption_says_how_to_go_on(
         (["run", "slop"], "unknown experiment 'slop'; did you mean slope?"),
         (["run", "nothing"], "unknown experiment 'nothing'; known: slope, other"),
         (["run"], "the following arguments are required: NAME (see stampede lab run --help)"),
-        (["run-all", "--workers", "0"], "argument --workers: "),
+        (["run-all", "--jobs", "0"], "argument --jobs: "),
         (["run-all", "--quick", "--out", "FOLDER"], "FOLDER: is not empty and holds no lab to continue"),
         (["report", "FOLDER"], "FOLDER: holds no results of a lab"),
         (["report", "FOLDER/none"], "FOLDER/none: holds no results of a lab"),

@@ -44,6 +44,11 @@ def test_a_page_has_all_that_an_experiment_says(lab: Lab) -> None:
         '<p id="answer">y changes by 5.00.</p>',
         "<strong>Grow.</strong>",
         "A line &lt;only&gt;.",
+        '<th scope="row"><code>y</code></th><td class="wrap" data-label="Definition">height &lt;of&gt; y</td>',
+        '<td class="wrap" data-label="Unit">metres</td><td data-label="Better">more</td>',
+        "1 comparison of the rule, corrected for all of them",
+        '<td data-label="At">plain</td><td data-label="Of">4</td><td data-label="Less that of">-1</td>',
+        "y (metres)",
         "<code>kind</code>: plain, steep; <code>x</code>: -1, 0.5, 4",
         "12 runs of 10 blocks: seeds 0 to 1 for each combination",
         '<dd class="mono" id="digest">' + lab.digest_of(SLOPE),
@@ -130,7 +135,7 @@ MANY = Many()
 def test_a_plot_with_too_many_lines_is_several_without_empty_ones() -> None:
     assert facets(MANY, MANY.plots[0]) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert facets(SLOPE, SLOPE.plots[0]) == [{}]
-    rows = [Row("slope", " ".join(map(str, cell)), 0, {"y": 1.0}) for cell in MANY.cells()]
+    rows = [Row("slope", dict(zip(MANY.factors, map(str, cell), strict=True)), 0, {"y": 1.0}) for cell in MANY.cells()]
     page = render_experiment(Lab([MANY], True, "c", rows), MANY)
     titles = re.findall(r'<h2 id="plot-0-\d-heading">([^<]*)</h2>', page)
     assert titles == ["Height, a 1", "Height, a 3"]

@@ -10,6 +10,7 @@ from statistics import fmean, median, pstdev
 
 import pytest
 
+from cluster.common.errors import BadInput
 from kits.market.lab.population import FLOOR_PRICE, Group, Job, draw_jobs
 from kits.market.lab.strategies import Share
 
@@ -33,7 +34,7 @@ def test_an_agent_has_at_most_one_job_a_block() -> None:
 
 
 def test_more_load_than_agents_can_have_is_refused() -> None:
-    with pytest.raises(AssertionError, match="too few"):
+    with pytest.raises(BadInput, match="too few"):
         draw_jobs([replace(USERS, agents=2)], 0, 10, LANE)
 
 

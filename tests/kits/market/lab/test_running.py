@@ -7,7 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.kits.market.lab.planted import ENDLESS, OTHER, PLACED, SLOPE, TINY, S
 
 ROOT = Path(__file__).resolve().parents[4]
 BOTH = (SLOPE, OTHER)
+KNOWN = {each.name: each for each in BOTH}
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +76,7 @@ def test_a_lab_has_its_rows_and_decisions(tmp_path: Path) -> None:
     assert page == lab.page()
     assert page["experiments"]["slope"]["answer"] == "y changes by 5.00."
     assert page["experiments"]["slope"]["recommendation"] == "Grow."
-    again = read_lab(tmp_path / "out", BOTH)
+    again = read_lab(tmp_path / "out", KNOWN)
     assert (again.rows, again.digest, again.page()) == (lab.rows, lab.digest, page)
 
 
@@ -99,7 +101,7 @@ def test_an_interrupted_lab_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
         ran(tmp_path / "out", [Interrupted()])
     assert len((tmp_path / "out" / LOG_FILE).read_text().splitlines()) == 1 + 5
     with pytest.raises(BadInput, match=r"out: the lab has not ended: the same command with the same --out goes on$"):
-        read_lab(tmp_path / "out", [Interrupted()])
+        read_lab(tmp_path / "out", {"slope": Interrupted()})
     monkeypatch.setattr(Interrupted, "after", 7)
     assert ran(tmp_path / "out", [Interrupted()]).digest == ran(tmp_path / "whole", [SLOPE]).digest
 
@@ -109,7 +111,7 @@ def test_a_line_that_was_cut_is_made_again(tmp_path: Path) -> None:
     log = tmp_path / "out" / LOG_FILE
     log.write_bytes(log.read_bytes()[:-30])
     assert said(tmp_path / "out") == ["24 runs, 23 of them done before", "24 of 24 runs"]
-    assert read_lab(tmp_path / "out", BOTH).digest == whole.digest
+    assert read_lab(tmp_path / "out", KNOWN).digest == whole.digest
     assert said(tmp_path / "out") == ["24 runs, 24 of them done before"]
 
 
@@ -178,7 +180,7 @@ def test_a_broken_line_of_the_log_is_one_line(tmp_path: Path, line: str) -> None
 
 
 def _other_number(folder: Path) -> None:
-    first, *others = read_table(folder / TABLE_FILE)
+    first, *others = read_table(folder / TABLE_FILE, dict.fromkeys(KNOWN, ("kind", "x")))
     write_table(folder / TABLE_FILE, [replace(first, measures={"y": 2.0}), *others])
 
 
@@ -187,14 +189,16 @@ def _other_summary(folder: Path, **changes: object) -> None:
     (folder / SUMMARY_FILE).write_text(json.dumps({**page, **changes}))
 
 
-BROKEN = {
+BROKEN: dict[str, Callable[[Path], object]] = {
     r"lab\.npz: its digest is [0-9a-f]{64}, lab\.json says [0-9a-f]{64}$": _other_number,
     r"lab\.npz: cannot be read: No such file or directory$": lambda folder: (folder / TABLE_FILE).unlink(),
     r"lab\.npz: is no table of a lab: ": lambda folder: (folder / TABLE_FILE).write_bytes(b"PK"),
     r"lab\.json: is no summary of a lab: ": lambda folder: (folder / SUMMARY_FILE).write_text("{}"),
-    r"lab\.json: is no summary of a lab of this version$": lambda folder: _other_summary(folder, format="x"),
+    r"lab\.json: is no summary of a lab of this version: expected the format stampede-lab/2, got x; run": partial(
+        _other_summary, format="x"
+    ),
     r"lab\.json: this version has no experiment 'gone'$": lambda folder: _other_summary(
-        folder, experiments={"gone": {}}
+        folder, experiments={"gone": {"given": {"blocks": None, "seeds": None, "file": None, "policies": []}}}
     ),
     r"lab\.npz: its experiments had other factors or seeds at commit c0ffee$": lambda folder: _other_summary(
         folder, effort="full"
@@ -209,7 +213,7 @@ def test_broken_results_are_one_line(tmp_path: Path, message: str) -> None:
     ran(tmp_path / "out")
     BROKEN[message](tmp_path / "out")
     with pytest.raises(BadInput, match=message) as caught:
-        read_lab(tmp_path / "out", BOTH)
+        read_lab(tmp_path / "out", KNOWN)
     assert "\n" not in str(caught.value)
 
 
