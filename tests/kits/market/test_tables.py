@@ -14,7 +14,6 @@ from cluster.record.folder import SCORECARD_FILE
 from kits.market.lab.table import TABLE_FILE, Row, write_table
 from tests.kits.market.dos.cards import large_card
 
-
 ROWS = [Row("one", {"k": "a", "n": "1"}, 0, {"y": 1.5, "z": -0.25}), Row("two", {"k": "b"}, 3, {"w": 2.0})]
 
 

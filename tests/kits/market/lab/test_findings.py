@@ -12,8 +12,8 @@ from rich.console import Console
 
 from cluster.report.svg import WIDE, _Drawing
 from kits.market.lab.experiments.registry import EXPERIMENTS
-from kits.market.lab.measures import range_of
-from kits.market.lab.page import command, facets, plot_chart
+from kits.market.lab.exports import svg_of
+from kits.market.lab.page import charts, command, facets, plot_chart
 from kits.market.lab.running import LOG_FILE, Lab, plan, read_lab, run_lab, run_one
 from kits.market.lab.table import rounded
 
@@ -28,7 +28,7 @@ CHEAP: Final = ("lane_multiplier", "rivals")
 @pytest.fixture(scope="module")
 def lab() -> Lab:
     """The lab of the findings. Its table has the digest of its summary, and the rows of today's factors and seeds."""
-    return read_lab(FOLDER, list(EXPERIMENTS.values()))
+    return read_lab(FOLDER, EXPERIMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +60,39 @@ def test_no_interval_and_no_axis_has_values_that_a_measure_cannot_have(lab: Lab,
     experiment, results = EXPERIMENTS[name], lab.results(EXPERIMENTS[name])
     for cell in experiment.cells():
         for measure, value in next(iter(results.rows[cell].values())).items():
-            least, most = range_of(measure)
+            least, most = experiment.metric(measure).range
             assert value is not None and least <= value <= most + ROUNDED
             assert least > -inf or most < inf or measure == "waiting_gain", f"the range of {measure} is known"
             low, high = results.mean(cell, measure).interval or (-inf, inf)
             assert least <= low <= high <= most
     for plot in experiment.plots:
-        (least, most), drawings = range_of(plot.measure), facets(experiment, plot)
+        (least, most), drawings = experiment.metric(plot.measure).range, facets(experiment, plot)
         for number, fixed in enumerate(drawings):
             chart = plot_chart(experiment, results, plot, fixed, f"plot-{number}")
             axis = _Drawing(chart, WIDE).y
             assert axis.high <= most
             assert axis.low >= min(least, 0)
+
+
+def test_a_strangers_policy_is_held_against_the_others(lab: Lab, text: str) -> None:
+    """The table of the page is that of the lab that was run with the file."""
+    own = read_lab(FOLDER / "patience", EXPERIMENTS)
+    (rivals,) = own.experiments
+    assert rivals.policies["patience"].source == (DOCS / "lab/patience.py").read_text(encoding="utf-8")
+    assert own.digest in text and own.decision(rivals).recommendation in " ".join(text.split())
+    assert f"makes {len(own.decided['rivals'][1].made)} comparisons with six policies" in text
+    usual = {row.key: row.measures for row in lab.rows if row.experiment == "rivals"}
+    assert {row.key: row.measures for row in own.rows if row.levels["policy"] != "patience"} == usual
+    results = own.results(rivals)
+    section = text.partition("## A stranger's policy")[2]
+    for line in (line for line in section.splitlines() if line.startswith("| `")):
+        name, unit, better, *shown = (cell.strip(" `") for cell in line.strip("|").split("|"))
+        metric = rivals.metric(name)
+        assert (unit, better) == (metric.unit, metric.better)
+        cells = [("learning", "overload", str(policy)) for policy in rivals.factors["policy"]]
+        assert shown == [f"{results.mean(cell, name).mean:.3g}" for cell in cells]
+    drawing = svg_of(charts(rivals, results)[0])
+    assert (DOCS / "images/rivals-patience.svg").read_text(encoding="utf-8") == drawing
 
 
 @pytest.mark.slow
