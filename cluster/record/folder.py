@@ -134,7 +134,7 @@ RUN: Final = Kind(
 )
 _SWEEP: Final = (
     *(SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE, GRID_FILE, SCENARIO_FILE, TRACEBACK_FILE),
-    *("work.jsonl", "left-out.txt", "index.html", "start.json", "corpus/*.json", UPLOADED_FILE),
+    *("work.jsonl", "left-out.txt", "index.html", "start.json", UPLOADED_FILE),
     *TABLE_FILES,
     *(f"seed-*/{name}" for name in RUN.names),
 )

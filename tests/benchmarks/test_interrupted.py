@@ -8,13 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.simulation.driver import Simulation
 from tests.benchmarks.test_simulator import load
 
 RUNS: Final[dict[str, Callable[[Any], object]]] = {
     "consensus": lambda benchmark: benchmark.figures("simplex", 4),
-    "guided": lambda benchmark: benchmark.run(Genotype(0), "simplex", None),
     "scale": lambda benchmark: benchmark._simulated(benchmark._scenario("simplex", 4, 32), benchmark.Size.QUICK),
     "simulation": lambda benchmark: benchmark._speedup("keyed-hash", 3),
     "simulation fuzz": lambda benchmark: benchmark._fuzz_rate(1),

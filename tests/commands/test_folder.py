@@ -49,7 +49,6 @@ CLAIMED = {
     "drill … --out": "drill restart-all --backend sim --out FOLDER",
     "sweep --out": "sweep smoke --seeds 1:2 --out FOLDER",
     "fuzz --out": "fuzz --seeds 1:2 --out FOLDER",
-    "fuzz --corpus": "fuzz --seeds 1:2 --guided --corpus FOLDER --out other",
     "lab run --out": "lab run tiers --quick --out FOLDER",
     "lab run-all --out": "lab run-all --quick --out FOLDER",
     "lab report DIR": "lab report FOLDER",
@@ -145,7 +144,7 @@ def test_a_forced_command_needs_a_folder(name: str, capsys: pytest.CaptureFixtur
     ("kind", "files"),
     [
         (folders.RUN, ["result.json", "report.html", "blocks.bin", "data/validator-0/state/log", "logs/host-0.log"]),
-        (folders.SWEEP, ["seeds.jsonl", "summary.json", "seed-3/result.json", "seed-3/data/a/b", "corpus/s-1.json"]),
+        (folders.SWEEP, ["seeds.jsonl", "summary.json", "seed-3/result.json", "seed-3/data/a/b"]),
         (folders.SWEEP, ["grid.json", "cell-1-n-4/seeds.jsonl", "cell-1-n-4/seed-3/traceback.txt"]),
         (folders.SEARCH, ["candidates.jsonl", "found.yaml"]),
         (folders.SCORECARD, ["scorecard.json", "scorecard.html", "1-none/result.json"]),

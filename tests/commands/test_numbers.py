@@ -15,7 +15,6 @@ from cluster.commands.load.commands import _address
 from cluster.commands.rerun.replay import _number, parse_time_us
 from cluster.commands.run.commands import parse_fault
 from cluster.commands.sweeps.commands import seed_range
-from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.commands.sweeps.seed_pods import _count_from
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
@@ -54,9 +53,6 @@ TAKERS: dict[str, Callable[[str], object]] = {
     "duration": lambda text: parse_duration(f"{text}s"),
     "seeds": lambda text: seed_range(f"0:{text}"),
     "first seed": lambda text: seed_range(f"{text}:9"),
-    "genotype": Genotype.parse,
-    "genotype's draw": lambda text: Genotype.parse(f"1,load.{text}=2"),
-    "genotype's change": lambda text: Genotype.parse(f"1,load={text}"),
     "budget": parse_budget,
     "budget's zeros": lambda text: parse_budget(f"1e{text}"),
     "stepper's number": lambda text: _number(text, 1),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,6 @@ from cluster.record.folder import SWEEP
 from validator.primitives.types import parse_decimal
 
 if TYPE_CHECKING:
-    from cluster.commands.sweeps.drawing.genotype import Genotype
     from cluster.commands.sweeps.grid import Axis, Cell
     from cluster.commands.sweeps.runner import Summary
     from cluster.commands.sweeps.tasks import AnyTask, ScenarioTask
@@ -51,16 +50,6 @@ def seed_range(text: str) -> range:
     if len(seeds) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
     return seeds
-
-
-def _parse_genotype(text: str) -> Genotype:
-    """Parse an option ``--replay``."""
-    from cluster.commands.sweeps.drawing.genotype import Genotype
-
-    try:
-        return Genotype.parse(text)
-    except BadInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parse_axis(text: str) -> Axis:
@@ -125,15 +114,10 @@ class SeedOptions(ForceOption, OutputOptions):
 
     @contextmanager
     def claimed_folder(self, name: str) -> Iterator[Path]:
-        """The sweep's folder. Inside the block no other process writes there, or into the corpus that is named.
-
-        Raises :class:`BadInput`.
-        """
+        """The sweep's folder. Inside the block no other process writes there. Raises :class:`BadInput`."""
         from cluster.commands.console.crashes import command_folder
-        from cluster.record.folder import claimed
 
-        corpus = nullcontext() if self.corpus_folder is None else claimed(self.corpus_folder)
-        with command_folder(self.out, name, goes_on=True) as folder, corpus:
+        with command_folder(self.out, name, goes_on=True) as folder:
             yield folder
 
     def run_in(self, folder: Path, task: AnyTask, trying: Trying) -> Summary:
@@ -145,26 +129,10 @@ class SeedOptions(ForceOption, OutputOptions):
         wanted = len(self.seeds) if self.min_passed is None else self.min_passed
         memory, output = self.memory or WORKER_MEMORY_MIB, console(quiet=self.quiet)
         served = Served(port=self.port) if self.dashboard else None
-        summary = sweep(
-            task,
-            self.seeds,
-            folder,
-            self.workers,
-            self.stop_on_fail,
-            output,
-            wanted,
-            memory,
-            served,
-            self.corpus_folder,
-        )
+        summary = sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory, served)
         with trying():
             write_summary(folder, summary.page())
         return summary
-
-    @property
-    def corpus_folder(self) -> Path | None:
-        """The corpus that is named; only a guided fuzz has one."""
-        return None
 
 
 def _refresh_index(folder: Path) -> None:
@@ -236,41 +204,13 @@ class Fuzz(SeedOptions):
     RUNS_CODE = False
 
     protocol: str = option("consensus (default %(default)s)", choices=("simplex", "hotstuff"), default="simplex")
-    seeds: range = option("seeds A to B - 1; needed, except with --replay", "A:B", seed_range, default=range(0))
-    guided: bool = flag("let what runs reached decide which scenarios are changed and run next")
-    corpus: Path | None = option(
-        "with --guided: the corpus to begin with, which grows (default: a new one)", writes=FOLDER
-    )
-    replay: Genotype | None = option(
-        "run one scenario of a guided fuzz again, by its genotype", "GENOTYPE", _parse_genotype
-    )
 
     def run(self) -> int:
         from cluster.commands.sweeps.drawing.random_scenario import check_installed
-        from cluster.commands.sweeps.tasks import FuzzTask, GuidedTask
+        from cluster.commands.sweeps.tasks import FuzzTask
 
-        self._check_options()
         check_installed()
-        shortcuts, name = not self.no_shortcuts, f"fuzz-{self.protocol}"
-        if self.replay is not None:
-            seed = self.replay.run_seed
-            alone = replace(self, seeds=range(seed, seed + 1))
-            return alone.run_task(GuidedTask.replay(self.protocol, self.replay, shortcuts), name)
-        if self.guided:
-            return self.run_task(GuidedTask(self.protocol, shortcuts), f"{name}-guided")
-        return self.run_task(FuzzTask(self.protocol, shortcuts), name)
-
-    @property
-    def corpus_folder(self) -> Path | None:
-        return self.corpus
-
-    def _check_options(self) -> None:
-        if self.corpus is not None and not self.guided:
-            raise BadInput("--corpus needs --guided: a plain fuzz has no corpus")
-        if self.replay is None and not self.seeds:
-            raise BadInput("--seeds: expected A:B, or --replay GENOTYPE")
-        if self.replay is not None and (self.seeds or self.guided):
-            raise BadInput("--replay runs one genotype: expected neither --seeds nor --guided")
+        return self.run_task(FuzzTask(self.protocol, not self.no_shortcuts), f"fuzz-{self.protocol}")
 
 
 COMMANDS: Final = {"sweep": Sweep, "fuzz": Fuzz}

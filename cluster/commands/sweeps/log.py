@@ -35,8 +35,6 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     node: str
     """The node's name; empty on this machine."""
-    parts_s: dict[str, float] = {}
-    """The seconds of the parts of the run, if they were measured."""
 
 
 class _Numbered(msgspec.Struct):
@@ -132,9 +130,8 @@ class SweepLog(LineLog[SeedOutcome]):
     def add(self, outcome: SeedOutcome, node: str = "") -> None:
         """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
         with writing_for_user(self._work_path), self._work_path.open("ab") as file:
-            parts_s = {name: round(value, 3) for name, value in outcome.parts_s.items()}
-            file.write(json_bytes(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
-        super().add(msgspec.structs.replace(outcome, seconds=0.0, parts_s={}))
+            file.write(json_bytes(Work(outcome.seed, round(outcome.seconds, 3), node)) + b"\n")
+        super().add(msgspec.structs.replace(outcome, seconds=0.0))
         self._take(outcome)
 
     def _take(self, outcome: SeedOutcome) -> None:
@@ -157,5 +154,4 @@ class SweepLog(LineLog[SeedOutcome]):
                 work = msgspec.json.decode(line, type=Work)
                 if work.seed in self.outcomes:
                     outcome = self.outcomes[work.seed]
-                    measured = msgspec.structs.replace(outcome, seconds=work.seconds, parts_s=work.parts_s)
-                    self.outcomes[work.seed] = measured
+                    self.outcomes[work.seed] = msgspec.structs.replace(outcome, seconds=work.seconds)

@@ -59,12 +59,6 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
     reached: list[str] = []
     """The mechanisms that the run reached (:class:`~cluster.record.rules.Mechanism`)."""
-    genotype: str = ""
-    """In a guided fuzz, the genotype that ran (:mod:`cluster.commands.sweeps.drawing.genotype`)."""
-    features: list[str] = []
-    """In a guided fuzz, what the run reached (:mod:`cluster.commands.sweeps.guided.features`)."""
-    parts_s: dict[str, float] = {}
-    """In a guided fuzz, the seconds of the parts of :attr:`seconds`: to draw, run and judge."""
 
     @property
     def counts(self) -> bool:

@@ -10,14 +10,13 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
@@ -26,13 +25,10 @@ from cluster.commands.console.output import print_line
 from cluster.commands.console.outputs import Ending, Part
 from cluster.commands.console.terminal import can_redraw, is_tenth, progress_bar
 from cluster.commands.sweeps.fanout import FanOut, default_workers
-from cluster.commands.sweeps.guided.corpus import Corpus
-from cluster.commands.sweeps.guided.features import features_of
-from cluster.commands.sweeps.guided.guide import CORPUS_FOLDER, Guide, lines_of
 from cluster.commands.sweeps.log import SweepLog
 from cluster.commands.sweeps.outcome import SeedOutcome, SeedTally, broken_off, crashed, judge
 from cluster.commands.sweeps.seeds_server import SeedsServer
-from cluster.commands.sweeps.tasks import AnyTask, FuzzTask, GuidedTask, simulated_seed, takes_shortcuts
+from cluster.commands.sweeps.tasks import AnyTask, FuzzTask, takes_shortcuts
 from cluster.commands.sweeps.worker import WORKER_MEMORY_MIB
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
@@ -72,8 +68,6 @@ class Summary:
     """Commit of the code."""
     must_reach: tuple[Mechanism, ...] = ()
     """Mechanisms that at least one seed must reach."""
-    guided: dict[str, Any] | None = None
-    """The part of the summary about guidance (:meth:`~cluster.commands.sweeps.guided.guide.Guide.page`)."""
 
     @property
     def failed(self) -> list[SeedOutcome]:
@@ -140,7 +134,6 @@ class Summary:
             "seen": self.seen,
             "heights": sum(outcome.heights for outcome in self.outcomes),
             "fires": sum(outcome.fires for outcome in self.outcomes),
-            **({} if self.guided is None else {"guided": self.guided}),
         }
 
 
@@ -149,8 +142,7 @@ def must_reach(task: AnyTask, seeds: int) -> tuple[Mechanism, ...]:
 
     A single scenario may lack some of them.
     """
-    is_fuzz = isinstance(task, FuzzTask | GuidedTask)
-    return tuple(Mechanism) if is_fuzz and seeds >= SEEDS_TO_REACH_ALL else ()
+    return tuple(Mechanism) if isinstance(task, FuzzTask) and seeds >= SEEDS_TO_REACH_ALL else ()
 
 
 def check_task(task: AnyTask, seed: int) -> None:
@@ -170,31 +162,16 @@ def run_seed(task: AnyTask, folder: str, commit: str, first: int, seed: int, lea
 
     started = time.monotonic()
     try:
-        scenario = task.scenario(seed)
-        drawn = time.monotonic()
-        shortcuts = takes_shortcuts(task, seed)
-        record = simulate(scenario, simulated_seed(task, seed), commit, shortcuts=shortcuts)
+        record = simulate(task.scenario(seed), seed, commit, shortcuts=takes_shortcuts(task, seed))
         if seed == first:
             execute_again(record)
-        ran = time.monotonic()
-        outcome, judged = judge(record, ran - started)
-        if isinstance(task, GuidedTask):
-            outcome = with_genotype(task, seed, outcome, features_of(judged))
-            parts_s = {"draw": drawn - started, "run": ran - drawn, "judge": time.monotonic() - ran}
-            outcome = msgspec.structs.replace(outcome, parts_s=parts_s)
+        outcome, judged = judge(record, time.monotonic() - started)
         if outcome.failed:
             finish_run(record, leaves, judged=judged, known_as=Path(folder) / seed_folder(seed))
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
         _leave_traceback(leaves, traceback.format_exc())
-        return with_genotype(task, seed, crashed(seed, error, time.monotonic() - started))
+        return crashed(seed, error, time.monotonic() - started)
     return outcome
-
-
-def with_genotype(task: AnyTask, seed: int, outcome: SeedOutcome, features: Sequence[str] = ()) -> SeedOutcome:
-    """The outcome of a run as that of its number in a guided fuzz; unchanged in another sweep."""
-    if not isinstance(task, GuidedTask):
-        return outcome
-    return msgspec.structs.replace(outcome, seed=seed, genotype=str(task.genotype(seed)), features=list(features))
 
 
 def _leave_traceback(leaves: Path, text: str) -> None:
@@ -202,10 +179,10 @@ def _leave_traceback(leaves: Path, text: str) -> None:
     write_atomically(leaves / TRACEBACK_FILE, text)
 
 
-def _outcome_of_dead_workers(task: AnyTask, folder: Path, seed: int, reason: str) -> SeedOutcome:
+def _outcome_of_dead_workers(folder: Path, seed: int, reason: str) -> SeedOutcome:
     """The outcome of a seed whose workers died too often. Its traceback file contains the reason, not a traceback."""
     _leave_traceback(folder / seed_folder(seed), f"{reason}\n")
-    return with_genotype(task, seed, broken_off(seed, reason))
+    return broken_off(seed, reason)
 
 
 def sweep(
@@ -218,36 +195,31 @@ def sweep(
     min_passed: int | None = None,
     memory_mib: int = WORKER_MEMORY_MIB,
     served: Served | None = None,
-    corpus: Path | None = None,
 ) -> Summary:
     """Run all seeds that the log in ``folder`` does not contain yet.
 
     ``workers`` is the number of seeds that run at a time (``None``: one for each processor of this machine or of the
     cluster); each worker has ``memory_mib`` of memory. With ``served`` a dashboard is served there
-    meanwhile. ``corpus`` is the corpus of a guided fuzz (default: one in ``folder``). Raises
-    :class:`~cluster.common.errors.HarnessError`.
+    meanwhile. Raises :class:`~cluster.common.errors.HarnessError`.
     """
     commit = checkout_commit()
     interrupted = False
     with closing(SweepLog(folder, task.title, commit)) as log:
         if task.shared is not None:
             write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
-        guide = _guide(task, seeds, folder, corpus, commit)
         before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
-        rounds = _rounds(guide, dict(log.outcomes), [seed for seed in seeds if seed not in log.outcomes])
-        left = next(rounds, [])
+        left = [seed for seed in seeds if seed not in log.outcomes]
         with Interrupts() as interrupts, progress_bar(console) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(before))
             fan_out = FanOut(
-                partial(run_seed, _part(task, left), str(folder), commit, seeds[0]),
+                partial(run_seed, task, str(folder), commit, seeds[0]),
                 left,
                 interrupts,
                 folder,
                 workers,
                 memory_mib,
                 notice=lambda line: print_line(progress.console, line),
-                on_death=partial(_outcome_of_dead_workers, task, folder),
-                rounds=((partial(run_seed, _part(task, more), str(folder), commit, seeds[0]), more) for more in rounds),
+                on_death=partial(_outcome_of_dead_workers, folder),
             )
             lines = PlainProgress(console, task.title, before, len(seeds), fan_out.progress)
             lines.begin(workers)
@@ -257,8 +229,6 @@ def sweep(
                 _show(progress, bar, task, outcome, commit)
                 lines.add(outcome)
                 tally.add(outcome)
-                if guide is not None:
-                    guide.add(outcome)
 
             try:
                 with _dashboard(tally, folder, served, progress.console):
@@ -269,8 +239,7 @@ def sweep(
                 print_line(progress.console, line)
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
-    guided = None if guide is None else guide.page()
-    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)), guided)
+    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)))
     print_summary(console, task, summary)
     return summary
 
@@ -278,24 +247,6 @@ def sweep(
 def write_summary(folder: Path, page: object) -> None:
     """Write the ``summary.json`` of a sweep or a grid. Raises :class:`~cluster.common.errors.BadInput`."""
     write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)
-
-
-def _guide(task: AnyTask, seeds: Sequence[int], folder: Path, corpus: Path | None, commit: str) -> Guide | None:
-    """The guide of a guided fuzz; ``None`` for other sweeps."""
-    if isinstance(task, GuidedTask) and not task.replays:
-        kept = Corpus(corpus or folder / CORPUS_FOLDER, task.protocol)
-        return Guide(task.protocol, task.genotypes, seeds, folder, kept, commit)
-    return None
-
-
-def _rounds(guide: Guide | None, done: Mapping[int, SeedOutcome], left: list[int]) -> Iterator[list[int]]:
-    """The seeds to run, in groups of which each begins once the one before it ended."""
-    return iter([left]) if guide is None else guide.generations(done)
-
-
-def _part(task: AnyTask, seeds: Sequence[int]) -> AnyTask:
-    """The task as workers need it for some seeds."""
-    return task.part(seeds) if isinstance(task, GuidedTask) else task
 
 
 @contextmanager
@@ -463,8 +414,6 @@ def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:
     print_line(console, f"mechanisms reached       {len(reached)} of {len(Mechanism)}")
     if reached:
         print_line(console, f"by the fewest seeds      {fewest}")
-    for line in lines_of(summary.guided) if summary.guided else ():
-        print_line(console, line)
     if summary.never_reached:
         print_line(console, f"inconclusive: no seed reached {', '.join(summary.never_reached)}")
     for outcome in [*summary.failed, *summary.crashed][:SHOWN]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.commands.sweeps.drawing.genotype import Genotype
 from cluster.commands.sweeps.drawing.random_scenario import random_scenario
 from cluster.common.wording import quoted
 from cluster.scenario import Scenario
@@ -85,62 +84,13 @@ class FuzzTask:
         return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}{plain}"
 
 
-@dataclass(frozen=True, slots=True)
-class GuidedTask:
-    """Task of a guided fuzz, or of a genotype that is run again. A seed is the number of a run there."""
-
-    protocol: str
-    shortcuts: bool = True
-    """Whether the simulator takes its shortcuts, in most runs (:func:`takes_shortcuts`)."""
-    genotypes: dict[int, str] = field(default_factory=dict)
-    """The texts of the genotypes that were chosen so far, keyed by the number of the run."""
-    replays: bool = False
-    """Whether the genotypes are given, instead of chosen by what runs reach."""
-
-    @staticmethod
-    def replay(protocol: str, genotype: Genotype, shortcuts: bool = True) -> GuidedTask:
-        """The task that runs one genotype. Its number is the seed of the simulation."""
-        return GuidedTask(protocol, shortcuts, {genotype.run_seed: str(genotype)}, replays=True)
-
-    @property
-    def title(self) -> str:
-        return f"fuzz {self.protocol} {' '.join(self.genotypes.values()) if self.replays else 'guided'}"
-
-    @property
-    def shared(self) -> None:
-        """``None``, since there is no scenario that all runs share."""
-
-    def part(self, numbers: Iterable[int]) -> GuidedTask:
-        """The task with the genotypes of these numbers only."""
-        return replace(self, genotypes={number: self.genotypes[number] for number in numbers})
-
-    def genotype(self, seed: int) -> Genotype:
-        """The genotype of a run: the plain seed if none was chosen for it yet."""
-        text = self.genotypes.get(seed)
-        return Genotype(seed) if text is None else Genotype.parse(text)
-
-    def scenario(self, seed: int) -> Scenario:
-        """The scenario drawn from the run's genotype."""
-        return random_scenario(self.genotype(seed), self.protocol)
-
-    def command(self, seed: int) -> str:
-        """The one command that runs the genotype again."""
-        plain = "" if self.shortcuts else " --no-shortcuts"
-        return f"stampede fuzz --protocol {self.protocol} --replay {self.genotype(seed)}{plain}"
-
-
-AnyTask = ScenarioTask | FuzzTask | GuidedTask
+AnyTask = ScenarioTask | FuzzTask
 """The task of a sweep, of any kind. It is plain data, since it is sent to worker processes."""
-
-
-def simulated_seed(task: AnyTask, seed: int) -> int:
-    """The seed of the simulation: the sweep's seed, unless the genotype of a guided fuzz has another."""
-    return task.genotype(seed).run_seed if isinstance(task, GuidedTask) else seed
 
 
 def takes_shortcuts(task: AnyTask, seed: int) -> bool:
     """Whether the simulator takes its shortcuts in a seed (:class:`cluster.simulation.driver.Simulation`)."""
-    return task.shortcuts and simulated_seed(task, seed) % WITHOUT_SHORTCUTS_EVERY != 0
+    return task.shortcuts and seed % WITHOUT_SHORTCUTS_EVERY != 0
 
 
 def scenario_name(title: str) -> str:

@@ -1,6 +1,6 @@
 """Bugs that need a rare combination: what is wrong with a unit of value is right in nearly every block.
 
-Fuzzing is measured by these (``benchmarks/guided.py``): any check would see the bug at once, if a run got there.
+Any check would see the bug at once, if a run got there.
 """
 
 from __future__ import annotations

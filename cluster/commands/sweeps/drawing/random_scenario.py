@@ -1,4 +1,4 @@
-"""Random scenarios for ``stampede fuzz``. A scenario follows from its seed, or from its genotype, alone.
+"""Random scenarios for ``stampede fuzz``. A scenario follows from its seed and the protocol alone.
 
 As in swarm testing, each scenario omits some kinds of faults and some features of the network, so that rare
 combinations occur. The scenarios keep to rules, so that a failing run is a finding:
@@ -8,14 +8,15 @@ combinations occur. The scenarios keep to rules, so that a failing run is a find
 - Every committee tolerates the number of validators that lose their disks, are late or byzantine.
 
 A seed must give the same draws as in older versions. So each addition to this module has a separate random source
-(:mod:`~cluster.commands.sweeps.drawing.genotype` names them all).
+(:meth:`_Drawing.part`).
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from random import Random
 from typing import Final
+
+from blake3 import blake3
 
 from cluster.commands.sweeps.drawing.attackers import attack
 from cluster.commands.sweeps.drawing.corners import corner
@@ -35,7 +36,6 @@ from cluster.commands.sweeps.drawing.extremes import (
     storm,
     watch_keys,
 )
-from cluster.commands.sweeps.drawing.genotype import Draws, Genotype, States
 from cluster.commands.sweeps.drawing.small_worlds import shrink
 from cluster.common.errors import BadInput
 from cluster.faults.kind import FaultKind
@@ -152,19 +152,15 @@ def check_installed() -> None:
         raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
 
-def random_scenario(drawn_from: int | Genotype, protocol: str) -> Scenario:
-    """The random scenario of a seed, or of a genotype, and a consensus protocol."""
-    genotype = Genotype(drawn_from) if isinstance(drawn_from, int) else drawn_from
-    draws = Draws(genotype, protocol, lambda seed: _main_states(seed, protocol))
-    return Scenario.model_validate(_Drawing(protocol, draws).scenario())
+def random_scenario(seed: int, protocol: str) -> Scenario:
+    """The random scenario of a seed and a consensus protocol."""
+    return Scenario.model_validate(_Drawing(seed, protocol).scenario())
 
 
-@lru_cache(maxsize=256)
-def _main_states(seed: int, protocol: str) -> States:
-    """The states of the main random source of a seed at the beginning of each of its parts."""
-    draws = Draws(Genotype(seed), protocol)
-    _Drawing(protocol, draws).scenario()
-    return draws.states
+def _main_source(seed: int, protocol: str) -> Random:
+    """The main random source of a seed."""
+    drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 2").digest()
+    return Random(int.from_bytes(drawn, "big"))
 
 
 def _slices(random: Random) -> Fields:
@@ -208,9 +204,9 @@ def drawn_kind(name: str) -> type[FaultKind]:
 class _Drawing:
     """Draws the fields of one random scenario."""
 
-    def __init__(self, protocol: str, draws: Draws) -> None:
-        self.draws = draws
-        self.random = draws.begin("world")
+    def __init__(self, seed: int, protocol: str) -> None:
+        self.seed = seed
+        self.main = self.random = _main_source(seed, protocol)
         self.protocol = protocol
         self.count = self.random.choice([4, 4, 4, 5, 6, 7])
         self.names = [f"validator-{index}" for index in range(self.count)]
@@ -229,6 +225,10 @@ class _Drawing:
         """Number of validators that are byzantine, lose their disk or are late."""
         self.smallest_committee = self.count
 
+    def part(self, name: str) -> Random:
+        """The random source of an addition. Each has its name."""
+        return Random(f"{self.seed}/{self.protocol}/{name.replace('-', ' ')}")
+
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
 
@@ -236,8 +236,8 @@ class _Drawing:
         """The fields of the whole scenario."""
         fields: Fields = {
             "name": f"fuzz-{self.protocol}",
-            "description": f"Drawn from seed {self.draws.genotype}.",
-            "seed": self.draws.genotype.run_seed,
+            "description": f"Drawn from seed {self.seed}.",
+            "seed": self.seed,
             "chain": self.chain(),
             "validators": self.validators(),
             "consensus": self.consensus(),
@@ -247,50 +247,50 @@ class _Drawing:
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
-        random = self.draws.part("strain")
+        random = self.part("strain")
         if random.random() < STRAINED:
             self.strain(random, fields)
-        random = self.draws.part("lies")
+        random = self.part("lies")
         if random.random() < LIARS:
             self.lie(random, fields["validators"], fields["consensus"])
-        random = self.draws.part("forgeries")
+        random = self.part("forgeries")
         if random.random() < FORGERS:
             self.forge(random, fields)
-        random = self.draws.part("governance")
+        random = self.part("governance")
         if random.random() < GOVERNED:
             govern(random, fields)
-        random = self.draws.part("pace")
+        random = self.part("pace")
         if random.random() < SLOW_NETWORKS:
             self.slow_down(random, fields)
         if random.random() < QUICK_REPEATS:
             self.repeat_quickly(random, fields)
         if "storage" in fields:
-            fields["storage"]["keep_blocks"] = self.draws.part("blocks").choice(KEPT_BLOCKS)
-        random = self.draws.part("nodes")
+            fields["storage"]["keep_blocks"] = self.part("blocks").choice(KEPT_BLOCKS)
+        random = self.part("nodes")
         if random.random() < LOST_NODES:
             self.lose_node(random, fields)
-        random = self.draws.part("greed")
+        random = self.part("greed")
         liars = [node for node in fields["validators"].get("nodes", ()) if node.get("byzantine")]
         if liars and random.random() < GREED:
             random.choice(liars)["byzantine"].append(GREEDY)
-        random = self.draws.part("uplinks")
+        random = self.part("uplinks")
         if random.random() < UPLINKS:
             self.slow_uplinks(random, fields)
-        random = self.draws.part("old-nullifications")
+        random = self.part("old-nullifications")
         if random.random() < SLANDERERS:
             _recall_failures(self, random, fields)
-        attack(self.draws.part("attack"), fields)
-        shrink(self.draws.part("small-world"), fields)
-        corner(self.draws.part("corner"), fields)
-        call_at_limits(self.draws.part("limits"), fields)
-        watch_keys(self.draws.part("watches"), fields)
-        _build_at_once(self, self.draws.part("hasty"), fields)
+        attack(self.part("attack"), fields)
+        shrink(self.part("small-world"), fields)
+        corner(self.part("corner"), fields)
+        call_at_limits(self.part("limits"), fields)
+        watch_keys(self.part("watches"), fields)
+        _build_at_once(self, self.part("hasty"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
 
     def chain(self) -> Fields:
-        self.random = self.draws.begin("chain")
+        self.random = self.main
         params: Fields = {}
         if self.maybe():
             params |= {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": self.random.choice([1, 2, 5])}
@@ -302,17 +302,17 @@ class _Drawing:
         if self.maybe(0.25):
             params |= {"ACTIVATION_HEIGHT": self.random.randint(1, 20)}
         policy = "fifo" if self.maybe(0.15) else "cip1"
-        random = self.draws.part("policy")
+        random = self.part("policy")
         if policy == "cip1" and random.random() < RIVAL_POLICIES:
             policy, drawn = random.choice((("gba_auction", _slices), ("bias_auction", _biases)))
             params |= drawn(random)
-        random = self.draws.part("candidates")
+        random = self.part("candidates")
         if policy == "cip1" and random.random() < CANDIDATES:
             params |= _candidates(random)
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:
-        self.random = self.draws.begin("validators")
+        self.random = self.main
         fields: Fields = {"count": self.count}
         nodes: list[Fields] = [{} for _ in range(self.count)]
         if self.late:
@@ -323,7 +323,7 @@ class _Drawing:
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
-            random = self.draws.part("epochs")
+            random = self.part("epochs")
             if self.count > SMALLEST and self.byzantine <= fault_bound(SMALLEST) and random.random() < EPOCHS:
                 fields["epochs"] = self.epochs(random)
         elif self.count > SMALLEST and self.maybe(EPOCHS):
@@ -340,11 +340,11 @@ class _Drawing:
         ]
 
     def consensus(self) -> Fields:
-        self.random = self.draws.begin("consensus")
+        self.random = self.main
         return {
             "protocol": self.protocol,
             "leader_election": self.random.choice(["round-robin", "random"]),
-            "signatures": "keyed-hash" if self.draws.genotype.seed % ED25519_EVERY else "ed25519",
+            "signatures": "keyed-hash" if self.seed % ED25519_EVERY else "ed25519",
             "block_interval_ms": self.interval_ms,
             "leader_timeout_ms": self.leader_timeout_ms,
             "advance_timeout_ms": self.advance_timeout_ms,
@@ -352,7 +352,7 @@ class _Drawing:
         }
 
     def links(self) -> Fields:
-        self.random = self.draws.begin("links")
+        self.random = self.main
         fields: Fields = {"latency_ms": self.latency_ms, "jitter_ms": self.latency_ms * self.random.choice([0, 0.5, 1])}
         for name, most in (("loss", 0.03), ("duplication", 0.2), ("reordering", 0.2)):
             if self.maybe():
@@ -363,7 +363,7 @@ class _Drawing:
 
     def load(self) -> Fields:
         """The section ``load``: usually a light load, so that many seeds can be run."""
-        self.random = self.draws.begin("load")
+        self.random = self.main
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -475,7 +475,7 @@ class _Drawing:
         forged = random.choice(possible)
         nodes[liar].setdefault("byzantine", []).append(forged)
         fields["validators"]["nodes"] = nodes
-        if forged in FORGED_SNAPSHOTS and self.draws.part("views").random() < 0.5:
+        if forged in FORGED_SNAPSHOTS and self.part("views").random() < 0.5:
             nodes[liar]["byzantine"].append(UNPROVED_VIEW)
         if forged not in FORGED_BLOCKS:
             kind = "kill" if forged in FORGED_RANGES else "wipe"
@@ -486,7 +486,7 @@ class _Drawing:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Fields]:
-        self.random = self.draws.begin("faults")
+        self.random = self.main
         kinds = [kind for kind in FIRST_KINDS if self.maybe()]
         while len(kinds) < 2:
             kinds = list(dict.fromkeys([*kinds, self.random.choice(FIRST_KINDS)]))
@@ -496,7 +496,7 @@ class _Drawing:
 
     def rarely(self, kind: str, part: str, share: float) -> list[Fields]:
         """At most one fault of a kind that is drawn in a part, in a share of the seeds."""
-        self.random = self.draws.part(part)
+        self.random = self.part(part)
         if self.random.random() >= share:
             return []
         return [self.drawn(kind, self.random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT))]

@@ -98,7 +98,6 @@ def test_the_table_has_the_outputs_of_all_commands() -> None:
         "k8s render --out",
         "conform export folder",
         "dos search --out",
-        "fuzz --corpus",
     }
     assert shown >= {"drill outage --json", "prove --out", "explore --schedule", "shrink --out", "peer --data"}
 

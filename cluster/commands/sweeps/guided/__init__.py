@@ -1,1 +1,0 @@
-"""Coverage-guided choice of random scenarios: what runs reached decides which are changed next."""
