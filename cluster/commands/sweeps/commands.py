@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -92,11 +91,12 @@ class SeedOptions(ForceOption, OutputOptions):
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
+        from cluster.commands.console.crashes import command_folder
         from cluster.commands.sweeps.runner import check_task, ending_of, print_quiet_summary
 
         self.check_numbers()
         check_task(task, self.seeds[0])
-        with self.claimed_folder(name) as folder, all_tried() as trying:
+        with command_folder(self.out, name, goes_on=True) as folder, all_tried() as trying:
             summary = self.run_in(folder, task, trying)
             _refresh_index(folder)
             if self.quiet:
@@ -111,14 +111,6 @@ class SeedOptions(ForceOption, OutputOptions):
         if self.min_passed is not None and self.min_passed > len(self.seeds):
             most = len(self.seeds)
             raise BadInput(f"--min-passed {self.min_passed}: expected at most as many as there are --seeds, {most}")
-
-    @contextmanager
-    def claimed_folder(self, name: str) -> Iterator[Path]:
-        """The sweep's folder. Inside the block no other process writes there. Raises :class:`BadInput`."""
-        from cluster.commands.console.crashes import command_folder
-
-        with command_folder(self.out, name, goes_on=True) as folder:
-            yield folder
 
     def run_in(self, folder: Path, task: AnyTask, trying: Trying) -> Summary:
         """Run the seeds of a task that its folder lacks, and try to write their summary."""
@@ -171,6 +163,7 @@ class Sweep(SeedOptions, ChangeOptions, CodeOptions):
         return ScenarioTask.load(self.scenario, changes, shortcuts=not self.no_shortcuts)
 
     def _run_grid(self) -> int:
+        from cluster.commands.console.crashes import command_folder
         from cluster.commands.sweeps import grid
         from cluster.commands.sweeps.runner import check_task, write_summary
 
@@ -179,7 +172,8 @@ class Sweep(SeedOptions, ChangeOptions, CodeOptions):
         for cell in cells:
             check_task(cell.task, self.seeds[0])
         title = f"grid of {self._task().title}"
-        with self.claimed_folder(f"grid-{self.scenario.stem}") as folder, all_tried() as trying:
+        name = f"grid-{self.scenario.stem}"
+        with command_folder(self.out, name, goes_on=True) as folder, all_tried() as trying:
 
             def run_cell(cell: Cell) -> Summary:
                 print_line(console(quiet=self.quiet), f"cell {cell.number} of {len(cells)}: {cell.title}")
