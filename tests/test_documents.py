@@ -263,6 +263,7 @@ FOLDERS: Final = (
     "cluster",
     "consensus",
     "docs",
+    "examples",
     "k8s",
     "loadgen",
     "scenarios",

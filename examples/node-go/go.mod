@@ -1,0 +1,3 @@
+module node-go
+
+go 1.24
