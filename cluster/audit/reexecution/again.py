@@ -46,9 +46,10 @@ LINES_NAMED: Final = 3
 """The most lines of a policy that are named as possible causes."""
 
 
-def execute_again(record: RunRecord, folder: Path | None = None) -> None:
-    """Enter ``record.reexecuted`` of a run whose policy is a user's file. Nothing is left in ``folder`` (default: the
-    system's for temporary files), which exists.
+def execute_again(record: RunRecord, folder: Path | None = None, hash_seeds: int = 1) -> None:
+    """Enter ``record.reexecuted`` of a run whose policy is a user's file: the first of the executions under this many
+    hash seeds that differs, or the last. Nothing is left in ``folder`` (default: the system's for temporary files),
+    which exists.
 
     A process that gives no answer is a problem of the run's machinery.
     """
@@ -63,7 +64,10 @@ def execute_again(record: RunRecord, folder: Path | None = None) -> None:
         write_blocks(place / BLOCKS_FILE, blocks)
         write_atomically(place / GENESIS_FILE, to_json(record.genesis))
         try:
-            record.reexecuted = executed_elsewhere(policy, blocks, place, other_hash_seed())
+            for number in range(hash_seeds):
+                record.reexecuted = executed_elsewhere(policy, blocks, place, other_hash_seed() + number)
+                if record.reexecuted.reason:
+                    return
         except HarnessError as error:
             note_own_problem(record, f"the blocks could not be executed again: {error}")
 

@@ -32,6 +32,8 @@ BUILTINS: Final = {
 SETS: Final = frozenset({"set", "frozenset"})
 ORDERED_BY: Final = frozenset({"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset"})
 """Functions whose result does not depend on the order in which a set is iterated."""
+WRITTEN: Final = frozenset({"__slots__", "replaces", "policy_parameters"})
+"""Names of a class whose values are read as they are written."""
 CONTAINERS: Final = frozenset({"dict", "list", "set", "defaultdict", "Counter", "deque", "bytearray"})
 
 
@@ -112,6 +114,6 @@ def _kept(owner: ast.Module | ast.ClassDef) -> Iterator[SourceWarning]:
                     and value.func.id in CONTAINERS
                     and not value.args
                 )
-                if is_container and name != "__slots__":
+                if is_container and name not in WRITTEN:
                     what = f"{name} of the {where} can be changed, and outlives the block; a tuple cannot"
                     yield SourceWarning(node.lineno, what)
