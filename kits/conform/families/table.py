@@ -11,6 +11,7 @@ from kits.conform.cases.family import FamilyTable
 from kits.conform.families import (
     agents,
     blocks,
+    bounds,
     encodings,
     messages,
     policies,
@@ -49,6 +50,7 @@ for _part in (
     jobs,
     deployments,
     policies,
+    bounds,
     encodings,
 ):
     TABLE.families |= _part.family.families
