@@ -46,7 +46,7 @@ from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import change_scenario, execute_own_code, scenario_from
 from cluster.scenario.files import load_scenario as _load_scenario
 from cluster.scenario.overrides import Change, SettingError, parse_setting
-from cluster.tables.runs import HasTables
+from cluster.tables.runs import Run
 from cluster.watches.watched_simulation import simulate as _simulate
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
@@ -74,23 +74,9 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Run(HasTables):
-    """A run that was read from its folder."""
-
-    record: RunRecord
-    folder: Path
-    _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __repr__(self) -> str:
-        """One line, since the record has every block."""
-        return f"<{type(self).__name__} of {self.record.scenario.name}, seed {self.record.seed}: {self.folder}>"
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome(HasTables):
+class RunOutcome(Run):
     """A run's record and its verdict."""
 
-    record: RunRecord
     books: Books
     """The auditor's books of the run's blocks: the ledger, every timer, metrics by block."""
     verdict: Verdict
@@ -98,7 +84,6 @@ class RunOutcome(HasTables):
     """The values of the metrics in ``result.json``, keyed by name. The unit is last in each name."""
     folder: Path | None = None
     """The run's folder, if it has one."""
-    _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -177,7 +162,7 @@ def read_run(folder: Path | str, allow_code: bool = False) -> Run:
     from cluster.commands.inspect.judge import read_run_of
 
     with opened(Gate(allow_code)):
-        return Run(read_run_of(Path(folder)), Path(folder))
+        return Run(read_run_of(Path(folder)))
 
 
 class _LastSample:

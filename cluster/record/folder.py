@@ -66,7 +66,7 @@ SCORECARD_FORMAT: Final = "stampede-dos/1"
 CALIBRATION_FILE: Final = "calibration.json"
 """A file of a folder of ``stampede calibrate``: gaps and profile, or the scenarios alone until they are known."""
 TABLE_FILES: Final = ("tables/*.csv", "tables/*.parquet", "tables/schema.json")
-"""What ``stampede export`` writes into a folder."""
+"""What ``stampede export`` writes into a folder of any kind."""
 UPLOADED_FILE: Final = "uploaded.txt"
 """The address in a bucket where a copy of the folder is; missing if not all of it was uploaded."""
 LATEST: Final = "latest"
@@ -129,13 +129,12 @@ RUN: Final = Kind(
         *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
         *(RECORD_FILE, JOURNAL_FILE, "blocks.bin", "traces.bin", "genesis.json"),
         *(LOAD_PLAN_FILE, "load-endpoints.json", "load-stats.json"),
-        *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE, *TABLE_FILES),
+        *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE),
     ),
 )
 _SWEEP: Final = (
     *(SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE, GRID_FILE, SCENARIO_FILE, TRACEBACK_FILE),
     *("work.jsonl", "left-out.txt", "index.html", "start.json", UPLOADED_FILE),
-    *TABLE_FILES,
     *(f"seed-*/{name}" for name in RUN.names),
 )
 SWEEP: Final = Kind("a sweep", (SWEEP_LOG_FILE, GRID_FILE), (*_SWEEP, *(f"cell-*/{name}" for name in _SWEEP)))
@@ -145,14 +144,7 @@ SEARCH: Final = Kind(
 SCORECARD: Final = Kind(
     "a scorecard",
     (SCORECARD_FILE,),
-    (
-        SCORECARD_FILE,
-        SCORECARD_PAGE_FILE,
-        TRACEBACK_FILE,
-        UPLOADED_FILE,
-        *TABLE_FILES,
-        *(f"[0-9]*-*/{name}" for name in RUN.names),
-    ),
+    (SCORECARD_FILE, SCORECARD_PAGE_FILE, TRACEBACK_FILE, UPLOADED_FILE, *(f"[0-9]*-*/{name}" for name in RUN.names)),
 )
 CALIBRATION: Final = Kind(
     "a calibration",
@@ -165,9 +157,7 @@ FAILING_CASES: Final = Kind(
     ("*-[0-9]*/expected.json",),
     tuple(f"*-[0-9]*/{name}" for name in ("genesis.json", "blocks.json", "expected.json", "got.json", "index.html")),
 )
-LAB: Final = Kind(
-    "a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE, *TABLE_FILES)
-)
+LAB: Final = Kind("a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE))
 _REPLACED: Final[dict[Path, Kind]] = {}
 """Folders that the user lets this process replace, with the kind of command that wrote them."""
 
@@ -185,7 +175,7 @@ def _make_empty(folder: Path, kind: Kind) -> None:
     if not any(fnmatchcase(path, mark) for path in found for mark in kind.marks):
         raise BadInput(f"{folder}: --force: is no folder of {kind.title}: it has no {' or '.join(kind.marks)}")
     for path in sorted(found):
-        if not any(fnmatchcase(path, name) for name in kind.names):
+        if not any(fnmatchcase(path, name) for name in (*kind.names, *TABLE_FILES)):
             raise BadInput(f"{folder}: --force: {printable(path)} is not of {kind.title}, and would be lost")
     for each in folder.iterdir():
         if each.is_dir() and not each.is_symlink():

@@ -7,7 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from cluster.common.wording import printable
+from validator.primitives.types import address_text
+
 FORMAT: Final = "stampede-tables/1"
+ADDRESS_BYTES: Final = 20
 
 
 class Type(StrEnum):
@@ -36,6 +40,21 @@ class Column(NamedTuple):
     """Empty for what has no unit."""
     words: str
 
+    def plain(self, value: Any) -> Any:
+        """A value as it is written: an amount in bytes as a number, an address or other bytes as hex."""
+        if isinstance(value, bytes) and self.type is Type.AMOUNT:
+            value = int.from_bytes(value)
+        match value:
+            case bytes():
+                return (address_text(value) if len(value) == ADDRESS_BYTES else value.hex()) or None
+            case tuple():
+                return ", ".join(value) or None
+            case int() if self.type in MOST:
+                return min(value, MOST[self.type])
+            case str():
+                return printable(value) or None  # a line is a row
+        return value
+
 
 class Table(NamedTuple):
     """A table. Its name is that of its files."""
@@ -49,6 +68,16 @@ class Table(NamedTuple):
         """The table as it is in ``schema.json``."""
         columns = [{**column._asdict(), "type": column.type.value} for column in self.columns]
         return {"name": self.name, "words": self.words, "columns": columns}
+
+    def row(self, *things: object, **values: Any) -> Row:
+        """A row of values, and of what things have in attributes of the columns' names."""
+        found = {
+            column.name: getattr(thing, column.name)
+            for column in self.columns
+            for thing in things
+            if hasattr(thing, column.name)
+        }
+        return self, found | values
 
 
 Row: TypeAlias = tuple[Table, Mapping[str, Any]]

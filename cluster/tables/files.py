@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import write_json_for_user, writing_atomically, writing_for_user
 from cluster.common.plugins import lacking_library
-from cluster.common.wording import printable
-from cluster.tables.columns import FORMAT, MOST, Column, Row, Table, Type
+from cluster.tables.columns import FORMAT, Row, Table, Type
 
 if TYPE_CHECKING:  # the extra `data` has it
     import arro3.core
@@ -102,24 +101,10 @@ def _write_csv(folder: Path, tables: Sequence[Table], rows: Iterable[Row]) -> Co
 
 
 def _cells(table: Table, row: Mapping[str, Any]) -> list[object]:
-    cells = [_cell(column, row.get(column.name)) for column in table.columns]
     if unknown := row.keys() - {column.name for column in table.columns}:
         raise ValueError(f"{table.name} has no column {min(unknown)}")
-    return cells
-
-
-def _cell(column: Column, value: Any) -> object:
-    match column.type:
-        case _ if value is None:
-            return None
-        case Type.TEXT:
-            return value if value.isprintable() else printable(value)  # a line is a row
-        case Type.TRUTH:
-            return "true" if value else "false"
-        case Type.INTEGER | Type.AMOUNT:
-            return min(value, MOST[column.type])
-        case _:
-            return value
+    cells = [column.plain(row.get(column.name)) for column in table.columns]
+    return [str(cell).lower() if isinstance(cell, bool) else cell for cell in cells]
 
 
 # --- Arrow ------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from the specification ends timers, transactions and blocks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.audit.books import Books
 from cluster.audit.chains import ChainReader, longest_chain
@@ -22,9 +22,8 @@ from cluster.checks.metrics.metrics import participation
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord
 from cluster.tables.columns import Row, Table, amount, integer, number, text, truth
-from spec.encoding import Call, FireReceipt, System, Transfer
+from spec.encoding import FireReceipt, System
 from spec.world import Timer
-from validator.primitives.types import address_text
 
 if TYPE_CHECKING:  # the extra `data` has it
     import arro3.core
@@ -40,6 +39,8 @@ WAITS: Final = {
     "insufficient_funds": "its payer could not pay, and the policy keeps such timers",
 }
 """Why a due timer may neither fire nor end in a block, by the specification's names."""
+COUNTS: Final = ("waits", *(f"waits_{reason}" for reason in WAITS), "queries", "queries_burned")
+"""The columns of timers that are counted block by block."""
 
 TIMERS: Final = Table(
     "timers",
@@ -93,7 +94,7 @@ TRANSACTIONS: Final = Table(
         integer("place", "", "its place in the block, from 0"),
         text("hash", "its hash, 64 hex digits"),
         text("sender", "address of the sender"),
-        text("kind", "transfer, deploy, call, CancelTimer, ExtendTimer or UpdateTimerConfig"),
+        text("kind", "Transfer, Deploy, Call, CancelTimer, ExtendTimer or UpdateTimerConfig"),
         text("to", "address that is called or paid, or of the new actor; null if there is none"),
         text("handler", "the handler that it calls; null if it is no call"),
         integer("nonce", "", "its nonce"),
@@ -172,7 +173,7 @@ FAULTS: Final = Table(
         text("kind", "its kind"),
         text("target", "its targets in the scenario's words"),
         text("targets", "the validators that it hit, with commas; null if it hit links"),
-        truth("planned", "whether it is in the scenario"),
+        truth("is_planned", "whether it is in the scenario"),
         integer("at_height", "height", "when it was to begin; null if that was a time"),
         number("at_ms", "ms", "when it was to begin; null if that was a height"),
         number("begun_ms", "ms", "when it began; null if it did not"),
@@ -204,19 +205,11 @@ def rows_of(record: RunRecord) -> Iterator[Row]:
     reader = ChainReader()
     chains = {each.name: reader.read(each) for each in record.validators}
     yield from _validators(Books(record, walk.ledger, chain, chains))
-    yield from _faults(record)
+    for fault in record.faults:
+        yield FAULTS.row(fault, height_when_begun=None if fault.begun_ms is None else fault.height_when_begun)
 
 
 # --- the chain --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What earlier blocks did with a pending timer."""
-
-    waits: Counter[str] = field(default_factory=Counter)
-    queries: int = 0
-    queries_burned: int = 0
 
 
 class _Walk:
@@ -227,8 +220,8 @@ class _Walk:
         self._classes = class_of_actors(record)
         self._names = {each.index: each.name for each in record.validators}
         self._proposed, self._final = record.proposals, record.first_finalizations
-        self._kept: dict[bytes, _Kept] = {}
-        """What is kept of timers that waited or were asked about, keyed by id."""
+        self._kept: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
+        """The counts of timers that waited or were asked about, by column, keyed by id."""
         self._paid = 0, 0
         """What all blocks so far burned and tipped."""
 
@@ -237,17 +230,15 @@ class _Walk:
         executed, world = self.ledger.chain.last, self.ledger.world
         assert executed is not None, "the ledger entered a block"
         for timer_id, reason in executed.run.phase.waits.items():
-            self._kept.setdefault(timer_id, _Kept()).waits[reason] += 1
+            self._kept[timer_id].update(("waits", f"waits_{reason}"))
         for query in executed.receipts.queries:
-            kept = self._kept.setdefault(query.timer_id, _Kept())
-            kept.queries += 1
-            kept.queries_burned += int.from_bytes(query.burned)
+            self._kept[query.timer_id].update(queries=1, queries_burned=int.from_bytes(query.burned))
         fires = {fire.timer_id: fire for fire in executed.receipts.fires}
         for timer, state in ends_of(executed.receipts, world.removed(world.timers)):
-            yield TIMERS, self._timer(timer, state.value, fires.get(timer.timer_id))
+            yield self._timer(timer, state.value, fires.get(timer.timer_id))
         for place in range(len(executed.transactions)):
-            yield TRANSACTIONS, self._transaction(executed, place)
-        yield BLOCKS, self._block(executed)
+            yield self._transaction(executed, place)
+        yield self._block(executed)
 
     def take_back(self) -> None:
         """Have the state before the block that deviated: its timers are those that the rows so far do not have."""
@@ -258,171 +249,103 @@ class _Walk:
     def pending(self) -> Iterator[Row]:
         """The rows of the timers that have not ended."""
         for timer in sorted(self.ledger.world.timers.values(), key=lambda timer: timer.sequence):
-            yield TIMERS, self._timer(timer, PENDING, None)
+            yield self._timer(timer, PENDING, None)
 
-    def _timer(self, timer: Timer, outcome: str, fire: FireReceipt | None) -> dict[str, Any]:
+    def _timer(self, timer: Timer, outcome: str, fire: FireReceipt | None) -> Row:
         height, world = self.ledger.height, self.ledger.world
-        kept = self._kept.pop(timer.timer_id, None) or _Kept()
         due, is_pending = is_due(timer, height), outcome == PENDING
-        row = {
-            "timer_id": timer.timer_id.hex(),
-            "sequence": timer.sequence,
-            "actor": address_text(timer.actor),
-            "actor_class": self._classes.get(timer.actor, OTHERS),
-            "fee_payer": address_text(timer.fee_payer),
-            "handler": timer.handler,
-            "scheduled_at": timer.scheduled_at,
-            "trigger_height": None if timer.is_watching else timer.trigger_height,
-            "expires_at": timer.expires_at,
-            "gas_limit": timer.gas_limit,
-            "max_fee_per_cycle": timer.max_fee,
-            "max_priority_fee_per_cycle": timer.priority,
-            "payer_cap": timer.payer_cap,
-            "bid": timer.bid,
-            "outcome": outcome,
-            "ended_at": None if is_pending else height,
-            "due": due,
-            "late_blocks": height + is_pending - timer.trigger_height if due and outcome != "cancelled" else None,
-            "waits": kept.waits.total(),
-            "queries": kept.queries,
-            "queries_burned": kept.queries_burned,
-            **{f"waits_{reason}": kept.waits[reason] for reason in (*WAITS, *kept.waits)},
-        }
-        if fire is None:
-            return row
-        return row | {
-            "ok": fire.ok,
-            "error": fire.error,
-            "cycles": fire.cycles,
-            "cells": fire.cells,
-            "price_per_cycle": world.basefee_cycle + world.lane_price,
-            "tip_per_cycle": int.from_bytes(fire.tip_per_cycle),
-            "burned": int.from_bytes(fire.burned),
-            "tip": int.from_bytes(fire.tip),
-        }
+        return TIMERS.row(
+            *(timer, fire),
+            actor_class=self._classes.get(timer.actor, OTHERS),
+            trigger_height=None if timer.is_watching else timer.trigger_height,
+            max_fee_per_cycle=timer.max_fee,
+            max_priority_fee_per_cycle=timer.priority,
+            outcome=outcome,
+            ended_at=None if is_pending else height,
+            due=due,
+            late_blocks=height + is_pending - timer.trigger_height if due and outcome != "cancelled" else None,
+            price_per_cycle=None if fire is None else world.basefee_cycle + world.lane_price,
+            **dict.fromkeys(COUNTS, 0) | self._kept.pop(timer.timer_id, {}),
+        )
 
-    def _transaction(self, executed: Executed, place: int) -> dict[str, Any]:
+    @staticmethod
+    def _transaction(executed: Executed, place: int) -> Row:
         sent, receipt = executed.transactions[place], executed.receipts.transactions[place]
         action = sent.action
-        kind = type(action.instruction).__name__ if isinstance(action, System) else type(action).__name__.lower()
-        to = action.to if isinstance(action, Call | Transfer) else receipt.created
-        return {
-            "height": executed.receipts.height,
-            "place": place,
-            "hash": sent.hash.hex(),
-            "sender": address_text(sent.sender),
-            "kind": kind,
-            "to": address_text(to) if to else None,
-            "handler": action.handler if isinstance(action, Call) else None,
-            **dict(zip(sent._fields[:8], sent, strict=False)),
-            "ok": receipt.ok,
-            "error": receipt.error,
-            "cycles": receipt.cycles,
-            "cells": receipt.cells,
-            "burned": int.from_bytes(receipt.burned),
-            "tip": int.from_bytes(receipt.tip),
-            "timers_scheduled": len(receipt.effects.scheduled),
-        }
+        return TRANSACTIONS.row(
+            *(sent, action, receipt),
+            height=executed.receipts.height,
+            place=place,
+            kind=type(action.instruction if isinstance(action, System) else action).__name__,
+            to=getattr(action, "to", receipt.created),
+            timers_scheduled=len(receipt.effects.scheduled),
+        )
 
-    def _block(self, executed: Executed) -> dict[str, Any]:
+    def _block(self, executed: Executed) -> Row:
         header, ledger = executed.block.header, self.ledger
         (burned, tips), self._paid = self._paid, (ledger.burned, ledger.tips)
-        return {
-            "height": header.height,
-            "hash": executed.block.hash.hex(),
-            "view": header.view,
-            "proposer_name": self._names.get(header.proposer),
-            "proposed_ms": self._proposed.get(header.height),
-            "final_ms": self._final.get(header.height),
-            "lane_cells": header.lane_cells,
-            "user_cells": header.user_cells,
-            "burned": ledger.burned - burned,
-            "tips": ledger.tips - tips,
+        return BLOCKS.row(
+            *(header, executed.block),
+            proposer_name=self._names.get(header.proposer),
+            proposed_ms=self._proposed.get(header.height),
+            final_ms=self._final.get(header.height),
+            burned=ledger.burned - burned,
+            tips=ledger.tips - tips,
             **ledger.blocks.last,
-        }
+        )
 
 
-# --- validators and faults --------------------------------------------------------------------------------------------
+# --- validators --------------------------------------------------------------------------------------------
 
 
 def _validators(books: Books) -> Iterator[Row]:
     for part, validator in zip(participation(books), books.record.validators, strict=True):
         looks = [look for look in books.record.resources if look.validator == validator.index]
-        memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
-        files = [look.open_files for look in looks if look.open_files is not None]
-        yield (
-            VALIDATORS,
-            {
-                **part._asdict(),
-                "index": validator.index,
-                "first_height": validator.first_height,
-                "state_root": validator.blocks[-1].computed_root.hex() if validator.blocks else None,
-                "byzantine": ", ".join(validator.byzantine),
-                "planted_bug": validator.mutant,
-                "disk_max": max((look.disk_bytes for look in looks), default=None),
-                "memory_max": max(memory, default=None),
-                "open_files_max": max(files, default=None),
-            },
-        )
-
-
-def _faults(record: RunRecord) -> Iterator[Row]:
-    for fault in record.faults:
-        begun = fault.begun_ms is not None
-        yield (
-            FAULTS,
-            {
-                "kind": fault.kind,
-                "target": fault.target,
-                "targets": ", ".join(fault.targets),
-                "planned": fault.is_planned,
-                "at_height": fault.at_height,
-                "at_ms": fault.at_ms,
-                "begun_ms": fault.begun_ms,
-                "ended_ms": fault.ended_ms,
-                "height_when_begun": fault.height_when_begun if begun else None,
-                "height_when_ended": fault.height_when_ended,
-                "took_effect": fault.took_effect,
-                "evidence": fault.evidence,
-                "problem": fault.problem,
-            },
+        yield VALIDATORS.row(
+            *(validator, part),
+            index=validator.index,
+            state_root=validator.blocks[-1].computed_root if validator.blocks else None,
+            planted_bug=validator.mutant,
+            disk_max=max((look.disk_bytes for look in looks), default=None),
+            memory_max=max((look.memory_bytes or 0 for look in looks), default=0) or None,
+            open_files_max=max((look.open_files or 0 for look in looks), default=0) or None,
         )
 
 
 # --- for Python -------------------------------------------------------------------------------------------------------
 
 
-class HasTables:
-    """A run whose tables are asked for as Arrow tables. The first call makes all, which takes as long as judging it.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, and its tables as Arrow tables. The first call makes all, which takes as long as judging the run.
 
-    They need the extra ``data``. Raise :class:`~cluster.common.errors.BadInput` without it.
+    All raise :class:`~cluster.common.errors.BadInput` without the extra ``data``.
     """
 
-    __slots__ = ()
-    record: RunRecord
-    _tables: dict[str, arro3.core.Table]
+    record: RunRecord = field(repr=False)
+    _tables: dict[str, arro3.core.Table] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def timers(self) -> arro3.core.Table:
         """Every timer: when it was scheduled and due, how it ended, who paid what, how long it waited and why."""
-        return self._table(TIMERS)
+        return self._made(TIMERS)
 
     def transactions(self) -> arro3.core.Table:
-        """Every final transaction: what it asked for, how it ended, what it paid."""
-        return self._table(TRANSACTIONS)
+        """Every final transaction."""
+        return self._made(TRANSACTIONS)
 
     def blocks(self) -> arro3.core.Table:
-        """Every final block: times, counts, prices, use of the lane."""
-        return self._table(BLOCKS)
+        """Every final block."""
+        return self._made(BLOCKS)
 
     def validators(self) -> arro3.core.Table:
-        """Every validator at the end."""
-        return self._table(VALIDATORS)
+        """Every validator as it was at the end."""
+        return self._made(VALIDATORS)
 
     def faults(self) -> arro3.core.Table:
-        """Every fault, planned or not."""
-        return self._table(FAULTS)
+        """Every fault."""
+        return self._made(FAULTS)
 
-    def _table(self, table: Table) -> arro3.core.Table:
+    def _made(self, table: Table) -> arro3.core.Table:
         from cluster.tables.files import arrow_tables
 
         if not self._tables:

@@ -85,10 +85,7 @@ class JudgeRun(ChangeOptions, CodeOptions, OutputOptions):
 class Export(CodeOptions):
     TOPIC = Topic.LOOK
     HELP = "write a run's timers, transactions, blocks, validators and faults as tables"
-    DESCRIPTION = (
-        "Writes tables for notebooks, as CSV and Parquet, and schema.json with columns, types and units: of a run its"
-        " timers, transactions, blocks, validators and faults, and those of a sweep, a lab or a scorecard."
-    )
+    DESCRIPTION = "Writes tables for notebooks, as CSV and Parquet, and schema.json with columns, types and units."
 
     folder: Path = argument("RUN", "folder of a run, a sweep, a lab or a scorecard, such as runs/latest", Path)
     to: Path | None = option("another folder for the tables (default: tables in that folder)", writes=FOLDER)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.commands.inspect.judge import expect_folder, read_run_of
+from cluster.commands.inspect.judge import read_run_of
 from cluster.commands.sweeps.outcome import SeedOutcome
 from cluster.common.errors import BadInput
 from cluster.common.plugins import TABLES as PACKAGED
@@ -33,7 +33,8 @@ def export(folder: Path, target: Path | None = None, formats: Sequence[str] = FO
 
 def source_of(folder: Path) -> Source:
     """The source of a folder's tables. Raises :class:`BadInput`."""
-    expect_folder(folder)
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
     known = sources()
     for source in known:
         if any((folder / name).exists() for name in source.files):
@@ -44,7 +45,7 @@ def source_of(folder: Path) -> Source:
 
 def sources() -> list[Source]:
     """The sources of tables of the core and of installed packages."""
-    found = [RUNS, SWEEPS, GRIDS]
+    found = [RUNS, SWEEPS]
     load_all(PACKAGED, lambda offered: found.append(_fitting(offered, found)))
     return found
 
@@ -85,14 +86,14 @@ METRICS: Final = Table(
 )
 
 
-def _sweep_rows(folder: Path, cell: str | None = None) -> Iterator[Row]:
-    for outcome in _outcomes(folder / SWEEP_LOG_FILE):
-        key = {"cell": cell, "seed": outcome.seed}
-        row = {name: getattr(outcome, name) for name in ("verdict", "passed", "reason", "heights", "fires", "digest")}
-        counts = {"faults": sum(outcome.faults.values()), "undecided": ", ".join(outcome.undecided)}
-        yield SEEDS, key | row | counts
-        for name, value in outcome.metrics.items():
-            yield METRICS, {**key, "metric": name, "value": value}
+def _sweep_rows(folder: Path) -> Iterator[Row]:
+    cells = sorted(folder.glob(f"cell-*/{SWEEP_LOG_FILE}"), key=lambda log: int(log.parent.name.split("-")[1]))
+    for log in cells or [folder / SWEEP_LOG_FILE]:
+        cell = log.parent.name if cells else None
+        for each in _outcomes(log):
+            yield SEEDS.row(each, cell=cell, undecided=tuple(each.undecided), faults=sum(each.faults.values()))
+            for name, value in each.metrics.items():
+                yield METRICS.row(each, cell=cell, metric=name, value=value)
 
 
 def _outcomes(path: Path) -> list[SeedOutcome]:
@@ -105,15 +106,9 @@ def _outcomes(path: Path) -> list[SeedOutcome]:
     return sorted(found, key=lambda outcome: outcome.seed)
 
 
-def _grid_rows(folder: Path) -> Iterator[Row]:
-    for log in sorted(folder.glob(f"cell-*/{SWEEP_LOG_FILE}"), key=lambda log: int(log.parent.name.split("-")[1])):
-        yield from _sweep_rows(log.parent, log.parent.name)
-
-
 def _run_rows(folder: Path) -> Iterator[Row]:
     return runs.rows_of(read_run_of(folder))
 
 
 RUNS: Final = Source("a run", (RECORD_FILE, *CHECKPOINT_FILES), runs.TABLES, _run_rows)
-SWEEPS: Final = Source("a sweep", (SWEEP_LOG_FILE,), (SEEDS, METRICS), _sweep_rows)
-GRIDS: Final = Source("a grid", (GRID_FILE,), (SEEDS, METRICS), _grid_rows)
+SWEEPS: Final = Source("a sweep", (SWEEP_LOG_FILE, GRID_FILE), (SEEDS, METRICS), _sweep_rows)

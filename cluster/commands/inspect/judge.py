@@ -39,7 +39,8 @@ def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs =
     ``changes`` apply to the criteria of this time: the folder's record stays as it is. A live run whose driver died is
     judged from its last checkpoint once its testnet has ended. Raises :class:`BadInput` if the folder has no such run.
     """
-    expect_folder(folder)
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
     for change in changes:
         if re.split(r"[.\[]", change.path)[0] != CRITERIA:
             raise BadInput(f"{change.path}: cannot change once the run is over; expected a field of {CRITERIA}")
@@ -71,14 +72,7 @@ def read_run_of(folder: Path) -> RunRecord:
 
     Its code has to pass the gate. Raises :class:`BadInput`.
     """
-    expect_folder(folder)
     return _recorded(folder) if (folder / RECORD_FILE).exists() else _left_behind(folder)
-
-
-def expect_folder(folder: Path) -> None:
-    """Raise :class:`BadInput` unless it is a folder."""
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
 
 
 def _judge_of_drill(record: RunRecord) -> Judge | None:

@@ -24,24 +24,13 @@ SCORES: Final = Table(
         truth("free", "whether the attackers spent nothing"),
     ),
 )
-MEANS: Final = Table(
-    "means",
-    "The mean of every metric of an attack over the seeds, a row each.",
-    (
-        *_KEY,
-        text("metric", "name of the metric"),
-        number("mean", "", "its mean"),
-        number("low", "", "lower end of its 95 % interval; null if there is none"),
-        number("high", "", "upper end of its 95 % interval; null if there is none"),
-        text("grade", "its grade, A to F; null if it has none"),
-    ),
-)
 VALUES: Final = Table(
     "values",
     "Every metric of every attack with every seed, a row each.",
     (
         *_KEY,
         text("metric", "name of the metric"),
+        text("grade", "grade of the metric's mean, A to F; null if it has none"),
         integer("seed", "", "the seed"),
         number("value", "", "its value; null if the run has none"),
     ),
@@ -58,12 +47,9 @@ def _rows(folder: Path) -> Iterator[Row]:
             key = {"variant": variant, "attack": attack}
             yield SCORES, key | {column.name: score[column.name] for column in SCORES.columns[len(_KEY) :]}
             for metric, values in score["values"].items():
-                mean, (low, high) = score[metric], score["intervals"][metric] or (None, None)
-                if mean is not None:
-                    grade = score["grades"].get(metric)
-                    yield MEANS, {**key, "metric": metric, "mean": mean, "low": low, "high": high, "grade": grade}
+                graded = {**key, "metric": metric, "grade": score["grades"].get(metric)}
                 for seed, value in zip(score["seeds"], values, strict=True):
-                    yield VALUES, {**key, "metric": metric, "seed": seed, "value": value}
+                    yield VALUES, {**graded, "seed": seed, "value": value}
 
 
-SCORECARDS: Final = Source("a scorecard", (SCORECARD_FILE,), (SCORES, MEANS, VALUES), _rows)
+SCORECARDS: Final = Source("a scorecard", (SCORECARD_FILE,), (SCORES, VALUES), _rows)

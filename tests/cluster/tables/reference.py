@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from cluster.commands.inspect.export import sources
-from cluster.tables.columns import Table
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "data.md"
 TABLES: Final = re.compile(r"(?<=<!-- tables -->\n).*(?=<!-- end -->)", re.DOTALL)
@@ -28,11 +27,7 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    seen: set[Table] = set()
     for title, table in ((source.title, table) for source in sources() for table in source.tables):
-        if table in seen:
-            continue
-        seen.add(table)
         yield f"## `{table.name}` of {title}\n\n{table.words}\n"
         yield "| column | type | unit | what |\n|---|---|---|---|"
         for column in table.columns:

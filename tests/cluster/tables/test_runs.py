@@ -46,7 +46,7 @@ def record_of(made: Made, blocks: Sequence[tuple[bytes, bytes]] | None = None) -
 def tables_of(rows: Iterable[Row]) -> Rows:
     found: Rows = {table.name: [] for table in TABLES}
     for table, row in rows:
-        found[table.name].append({column.name: row.get(column.name) for column in table.columns})
+        found[table.name].append({column.name: column.plain(row.get(column.name)) for column in table.columns})
         assert row.keys() <= found[table.name][-1].keys()
     return found
 
@@ -116,7 +116,12 @@ def test_fires_are_those_of_the_receipts(policy: Policy) -> None:
         assert (row["ended_at"], row["actor"], row["fee_payer"]) == (
             *(height, f"0x{fire.actor.hex()}", f"0x{fire.fee_payer.hex()}"),
         )
-        assert (row["cycles"], row["cells"], row["ok"], row["error"]) == (fire.cycles, fire.cells, fire.ok, fire.error)
+        assert (row["cycles"], row["cells"], row["ok"], row["error"]) == (
+            fire.cycles,
+            fire.cells,
+            fire.ok,
+            fire.error or None,
+        )
         assert (row["burned"], row["tip"]) == tuple(int.from_bytes(each) for each in (fire.burned, fire.tip))
         assert row["scheduled_at"] < row["ended_at"] and row["trigger_height"] == fire.trigger_height
 
@@ -191,7 +196,7 @@ def another_outcome(rows: list[Row]) -> list[Row]:
 
 def a_unit_too_much(rows: list[Row]) -> list[Row]:
     place = next(row for table, row in rows if table is TIMERS and row.get("burned"))
-    return _changed(rows, lambda row: row is place, {"burned": place["burned"] + 1})
+    return _changed(rows, lambda row: row is place, {"burned": int.from_bytes(place["burned"]) + 1})
 
 
 def a_wait_too_few(rows: list[Row]) -> list[Row]:
@@ -255,7 +260,7 @@ def test_faults_and_validators_are_those_of_the_record() -> None:
     found = tables_of(rows_of(record))
     (fault,) = found["faults"]
     assert (fault["kind"], fault["targets"], fault["took_effect"]) == ("kill", "validator-2", True)
-    assert fault["begun_ms"] < fault["ended_ms"] and fault["planned"]
+    assert fault["begun_ms"] < fault["ended_ms"] and fault["is_planned"]
     assert [row["name"] for row in found["validators"]] == [each.name for each in record.validators]
     assert sum(row["proposed"] for row in found["validators"]) == len(found["blocks"])
 
@@ -263,11 +268,11 @@ def test_faults_and_validators_are_those_of_the_record() -> None:
 def test_transactions_say_what_they_asked_for() -> None:
     found = tables_of(rows_of(record_of(everything(Policy.CIP1))))["transactions"]
     assert {row["kind"] for row in found} == {
-        *("transfer", "deploy", "call", "CancelTimer", "ExtendTimer", "UpdateTimerConfig"),
+        *("Transfer", "Deploy", "Call", "CancelTimer", "ExtendTimer", "UpdateTimerConfig"),
     }
-    assert all((row["handler"] is None) == (row["kind"] != "call") for row in found)
-    assert {row["value"] for row in found if row["kind"] == "deploy"} == {50}
-    assert all(row["to"] is not None for row in found if row["kind"] == "deploy" and row["ok"])
+    assert all((row["handler"] is None) == (row["kind"] != "Call") for row in found)
+    assert {row["value"] for row in found if row["kind"] == "Deploy"} == {50}
+    assert all(row["to"] is not None for row in found if row["kind"] == "Deploy" and row["ok"])
     assert {row["timer_allowance"] for row in found} == {0, 10**12}
 
 

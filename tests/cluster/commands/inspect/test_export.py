@@ -120,7 +120,7 @@ def test_another_folder_is_refused_with_what_is_expected(tmp_path: Path, capsys:
     assert main(["export", str(tmp_path)]) == ExitCode.BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{tmp_path}: has no tables; expected the folder of a run (record.bin" in line
-    assert "a sweep (seeds.jsonl), a grid (grid.json)" in line
+    assert "a sweep (seeds.jsonl or grid.json)" in line
     assert main(["export", str(tmp_path / "none")]) == ExitCode.BAD_INPUT
     assert "no such folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -175,7 +175,7 @@ def test_a_package_offers_tables(
 def test_from_python_a_run_and_its_folder_have_the_same_tables(tmp_path: Path) -> None:
     outcome = simulate({**SIMULATED}, seed=1, out=tmp_path / "run")
     again = read_run(tmp_path / "run")
-    assert isinstance(outcome, RunOutcome) and isinstance(again, Run) and "tables, seed 1" in repr(again)
+    assert isinstance(outcome, RunOutcome) and type(again) is Run
     for name in NAMES:
         first, second = (getattr(run, name)() for run in (outcome, again))
         assert first.num_rows == second.num_rows and first.schema == second.schema
@@ -184,5 +184,5 @@ def test_from_python_a_run_and_its_folder_have_the_same_tables(tmp_path: Path) -
             assert first[column].to_pylist() == second[column].to_pylist()
     assert list(outcome.timers()["outcome"].to_pylist()).count("fired") == outcome.metrics["fires"]
     assert outcome.timers().num_rows == outcome.metrics["timers_scheduled"]
-    with pytest.raises(BadInput, match="no such folder"):
+    with pytest.raises(BadInput, match="has no record of a run"):
         read_run(tmp_path / "none")
