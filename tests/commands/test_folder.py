@@ -63,8 +63,8 @@ CLAIMED = {
     "peer --data": "peer smoke run --key key --data FOLDER",
 }
 """A command for each option and argument that names a folder to be written."""
-CLAIMED_LATER = {"fork --out", "k8s report --out"}
-"""Those that need a run, or a cluster, before their folder; they call :func:`run_folder`, too."""
+CLAIMED_LATER = {"export --to", "fork --out", "k8s report --out"}
+"""Those that need a run, or a cluster, before their folder; they claim it, too."""
 READ = {"runs DIR", "conform --corpus", "prove DIR", "state … DIR"}
 """Those whose folder is read."""
 

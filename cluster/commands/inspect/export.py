@@ -14,7 +14,7 @@ from cluster.common.errors import BadInput
 from cluster.common.plugins import TABLES as PACKAGED
 from cluster.common.plugins import load_all
 from cluster.common.wording import counted, first_few
-from cluster.record.folder import CHECKPOINT_FILES, GRID_FILE, RECORD_FILE, SWEEP_LOG_FILE
+from cluster.record.folder import CHECKPOINT_FILES, GRID_FILE, RECORD_FILE, SWEEP_LOG_FILE, claimed
 from cluster.tables import runs
 from cluster.tables.columns import Column, Row, Source, Table, integer, number, text, truth
 from cluster.tables.files import FORMATS, SCHEMA_FILE, write_tables
@@ -26,7 +26,9 @@ TABLES_FOLDER: Final = "tables"
 def export(folder: Path, target: Path | None = None, formats: Sequence[str] = FORMATS) -> Iterator[str]:
     """Write the tables of a folder; yields a line for each file. Raises :class:`BadInput`."""
     source, target = source_of(folder), target or folder / TABLES_FOLDER
-    for path, rows in write_tables(target, source.tables, source.rows(folder), formats).items():
+    with claimed(target):
+        written = write_tables(target, source.tables, source.rows(folder), formats)
+    for path, rows in written.items():
         yield f"{counted(rows, 'row'):>16}  {path}"
     yield f"{'':>16}  {target / SCHEMA_FILE}"
 

@@ -15,7 +15,7 @@ from cluster.commands.inspect import export
 from cluster.commands.sweeps.log import SweepLog
 from cluster.commands.sweeps.outcome import judge
 from cluster.common.errors import BadInput, ExitCode
-from cluster.record.folder import GRID_FILE, RUN, read_result, replace_at_claim, run_folder
+from cluster.record.folder import GRID_FILE, RUN, claimed, read_result, replace_at_claim, run_folder
 from cluster.report.results import finish_run
 from cluster.tables.columns import Source, Table, integer
 from cluster.tables.runs import TABLES
@@ -74,6 +74,14 @@ def test_a_live_run_whose_driver_died_has_tables(tmp_path: Path, capsys: pytest.
     assert main(["export", str(tmp_path), "--format", "csv"]) == ExitCode.PASS
     assert len(rows(tmp_path / "tables" / "validators.csv")) == 4
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_folder_that_another_process_writes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish_run(make_record(), tmp_path / "run")
+    with claimed(tmp_path / "theirs"):
+        assert main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "theirs")]) == ExitCode.BAD_INPUT
+        assert list((tmp_path / "theirs").iterdir()) == []
+    assert "theirs: another process" in capsys.readouterr().err
 
 
 # --- sweeps -----------------------------------------------------------------------------------------------------------
