@@ -158,6 +158,7 @@ FAILING_CASES: Final = Kind(
     tuple(f"*-[0-9]*/{name}" for name in ("genesis.json", "blocks.json", "expected.json", "got.json", "index.html")),
 )
 LAB: Final = Kind("a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE))
+TUNING: Final = Kind("a tuning", ("tuning.jsonl",), ("tuning.jsonl", "tuning.json", TRACEBACK_FILE))
 _REPLACED: Final[dict[Path, Kind]] = {}
 """Folders that the user lets this process replace, with the kind of command that wrote them."""
 

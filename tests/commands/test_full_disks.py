@@ -181,7 +181,7 @@ class Logged(NamedTuple):
 
 
 LOGGED: Final = {
-    "lab": Logged(["lab", "run", "slope", "--quick", "--workers", "1"], "runs.jsonl", lab),
+    "lab": Logged(["lab", "run", "slope", "--quick", "--jobs", "1"], "runs.jsonl", lab),
     "mutants --machine": Logged(
         ["mutants", "--machine", "4", "--seeds", "1", "--only", PATH, "--workers", "1"], "machine.jsonl", Fakes
     ),

@@ -105,6 +105,7 @@ COMMANDS: Final[dict[str, str | None]] = {
     "lab list": NOT_TAKEN,
     "lab report": NOT_TAKEN,
     "lab run": NOT_TAKEN,
+    "lab tune": NOT_TAKEN,
     "load": "load {live} --target http://127.0.0.1:1",
     "policy check": NOT_TAKEN,
     "policy profile": NOT_TAKEN,

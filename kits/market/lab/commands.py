@@ -13,7 +13,7 @@ from cluster.commands.console.output import console, plain_table, print_line
 from cluster.commands.sweeps.commands import seed_range, worker_count
 from cluster.common.errors import ExitCode
 from cluster.common.wording import quoted
-from cluster.record.folder import LAB, Kind
+from cluster.record.folder import LAB, TUNING, Kind
 
 EXPORT_FOLDER: Final = "export"
 
@@ -130,6 +130,61 @@ class RunAll(LabOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tune(ForceOption, CodeOptions):
+    KIND = TUNING
+    HELP = "look for the parameters of your policy that are best for a measure"
+    DESCRIPTION = (
+        "Looks for the values of the parameters that a policy in a file states, with an experiment's jobs. What is"
+        " claimed comes from held-out seeds. 0: a candidate is clearly better than the defaults there, and the"
+        " constraints hold; 3: none is, or it was interrupted."
+    )
+
+    name: str = argument("NAME", "experiment with a factor policy: its name, or the path of a Python file with one")
+    policy: str = option("Python file with the policy", "FILE", required=True)
+    measure: str = option("what is to be best", "MEASURE", required=True)
+    keep: list[str] = option("constraint on a measure, such as starved_share<=0.1", "BOUND", repeats=True)
+    at: list[str] = option(
+        "level of another factor (default: the mean over all its levels)", "FACTOR=LEVEL", repeats=True
+    )
+    candidates: int = option(
+        "how many to try (default %(default)s)", "N", whole_number("number of candidates", 2, 10_000), default=40
+    )
+    seeds: range = option("seeds of the search (default 0:3)", "A:B", seed_range, default=range(3))
+    held_out: range = option("seeds of what is claimed (default 100:108)", "A:B", seed_range, default=range(100, 108))
+    blocks: int | None = option(
+        "length of each run (default: that of --quick)", "N", whole_number("number of blocks", 10, 100_000)
+    )
+    jobs: int | None = option("runs at a time (default: one per processor of each node)", "N", worker_count)
+    out: Path | None = option("folder of the search; an interrupted one continues in its folder", writes=FOLDER)
+
+    def run(self) -> int:
+        from cluster.commands.console.crashes import command_folder
+        from cluster.common.files import write_json_for_user
+        from kits.market.lab.experiments.registry import EXPERIMENTS
+        from kits.market.lab.files import experiment_of, policies_of
+        from kits.market.lab.tune import SUMMARY_FILE, judge, make_problem, search, summary
+
+        output = console()
+        with command_folder(self.out, f"tune-{Path(self.policy).stem}", goes_on=True) as folder:
+            policies = policies_of([self.policy])
+            (policy,) = policies.values()
+            experiment = experiment_of(self.name, EXPERIMENTS).changed(self.blocks, None, policies)
+            problem = make_problem(
+                experiment, policy, self.measure, self.keep, self.at, self.seeds, self.held_out, self.candidates
+            )
+            tried = search(problem, folder, self.jobs, output)
+            found = judge(problem, tried, self.jobs)
+            write_json_for_user(folder / SUMMARY_FILE, summary(problem, tried, found))
+        values = ", ".join(f"{name} {value:,}" for name, value in found.best.values.items())
+        print_line(output, f"best      {values}: {self.measure} {found.best.means[self.measure]:.4g} in the search")
+        print_line(output, f"defaults  {self.measure} {tried[0].means[self.measure]:.4g} in the search")
+        held = "" if found.holds else "; a constraint does not hold there"
+        print_line(output, f"held out  {self.measure} changes by {found.change.text}{held}")
+        print_line(output, f"summary   {folder / SUMMARY_FILE}")
+        return ExitCode.PASS if found.is_confirmed(problem.sign) else ExitCode.INCONCLUSIVE
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report(CodeOptions):
     HELP = "write the pages of a lab again, from its table"
 
@@ -160,8 +215,8 @@ class Report(CodeOptions):
 COMMANDS: Final = {
     "lab": Group(
         "run experiments about scheduling policies",
-        {"list": ListExperiments, "run": RunExperiment, "run-all": RunAll, "report": Report},
-        "list|run|run-all|report",
+        {"list": ListExperiments, "run": RunExperiment, "run-all": RunAll, "report": Report, "tune": Tune},
+        "list|run|run-all|report|tune",
         Topic.ECONOMICS,
     )
 }

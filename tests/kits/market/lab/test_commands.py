@@ -86,7 +86,7 @@ def test_an_interruption_says_how_to_go_on(
         (["run-all", "--quick", "--out", "FOLDER"], "FOLDER: is not empty and holds no lab to continue"),
         (["report", "FOLDER"], "FOLDER: holds no results of a lab"),
         (["report", "FOLDER/none"], "FOLDER/none: holds no results of a lab"),
-        (["lost"], "argument list|run|run-all|report: unknown choice 'lost'"),
+        (["lost"], "argument list|run|run-all|report|tune: unknown choice 'lost'"),
     ],
 )
 def test_bad_input_is_one_line(
