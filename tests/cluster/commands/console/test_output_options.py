@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -220,7 +221,7 @@ def is_writing(node: ast.AST) -> bool:
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     modes = [each.value for each in node.args if isinstance(each, ast.Constant)]
-    opens = name == "open" and any(isinstance(mode, str) and set("wax") & set(mode) for mode in modes)
+    opens = name == "open" and any(isinstance(mode, str) and re.fullmatch("[wax][bt+]*", mode) for mode in modes)
     return opens or name in ("write_text", "write_bytes")
 
 
