@@ -1,7 +1,8 @@
 """A small synchronous client of a validator's HTTP interface (``docs/http.md``).
 
-The client never retries: the caller gets each failure as a :class:`ClientError` and decides. A client may be used from
-several threads.
+The client does not retry: the caller gets each failure as a :class:`ClientError` and decides. A question (``GET``) that
+meets the server's closing of a kept connection is asked again on a new one (RFC 9112, section 9.3.1). A client may be
+used from several threads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import json
 import re
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -93,10 +96,18 @@ class _BoundedSocket(socket.socket):
         return super().recv_into(*given)
 
 
+class _WasClosed(ConnectionError):
+    """The server has closed a kept connection, and has not answered what was sent meanwhile."""
+
+
 class _BoundedConnection(HTTPConnection):
     """A connection on which the answer to a request arrives within the timeout as a whole."""
 
+    _is_kept = False
+    """Whether a request was answered on it."""
+
     def _new_conn(self) -> socket.socket:
+        self._is_kept = False
         plain = super()._new_conn()
         timeout_s = plain.gettimeout()
         bounded = _BoundedSocket(fileno=plain.detach())
@@ -107,7 +118,12 @@ class _BoundedConnection(HTTPConnection):
         sock, timeout_s = self.sock, self.timeout
         assert isinstance(sock, _BoundedSocket) and isinstance(timeout_s, float | int), "as the client makes them"
         sock.deadline_s = time.monotonic() + timeout_s
-        return super().getresponse()
+        try:
+            answer = super().getresponse()
+        except ConnectionError as error:
+            raise (_WasClosed(str(error)) if self._is_kept else error) from None
+        self._is_kept = True
+        return answer
 
 
 class _BoundedPool(HTTPConnectionPool):
@@ -238,7 +254,7 @@ class ValidatorClient:
     def _request(self, method: str, path: str, most_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> bytes:
         url = self.endpoint + path
         try:
-            answer = self._pool.request(method, url, redirect=False, preload_content=False, **options)
+            answer = self._answer(method, url, options)
             is_error = answer.status != 200
             body = _body(answer, MAX_ERROR_BYTES if is_error else most_bytes)
         except urllib3.exceptions.HTTPError as error:
@@ -248,6 +264,16 @@ class ValidatorClient:
         if not is_error:
             return body or b""
         raise ERRORS.get(answer.status, Refused)(url, answer.status, _reason(body or b"its body is too large"))
+
+    def _answer(self, method: str, url: str, options: Mapping[str, Any]) -> urllib3.BaseHTTPResponse:
+        """The answer to a request, whose body is not read. Raises ``HTTPError`` of urllib3."""
+        ask = partial(self._pool.request, method, url, redirect=False, preload_content=False, **options)
+        try:
+            return ask()
+        except urllib3.exceptions.ProtocolError as error:
+            if method == "GET" and isinstance(error.args[-1], _WasClosed):
+                return ask()
+            raise
 
 
 def _body(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes | None:

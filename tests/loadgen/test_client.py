@@ -1,4 +1,4 @@
-"""The client's errors: each kind of bad answer is told apart, and nothing is retried."""
+"""The client's errors: each kind of bad answer is told apart. Only a question to a closed connection is repeated."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 import pytest
 
@@ -42,6 +43,46 @@ def answering(*answers: bytes) -> Iterator[ValidatorClient]:
         assert not thread.is_alive()
 
 
+@contextmanager
+def closing_the_first_connection(*answers: bytes) -> Iterator[tuple[ValidatorClient, list[bytes]]]:
+    """A client of a server that gives these answers, one a connection, and closes the first connection when the next
+    request comes in. With it the beginnings of all requests."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(HANGS_AFTER_S)
+
+        def run() -> None:
+            for number, answer in enumerate(answers):
+                connection, _ = listener.accept()
+                connection.settimeout(HANGS_AFTER_S)
+                with connection, connection.makefile("rb") as stream:
+                    asked.append(request_line(stream))
+                    connection.sendall(answer)
+                    if number == 0:
+                        asked.append(request_line(stream))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with ValidatorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=HANGS_AFTER_S) as client:
+            yield client, asked
+        thread.join(HANGS_AFTER_S)
+        assert not thread.is_alive()
+
+
+def request_line(stream: BinaryIO) -> bytes:
+    """The method and path of the next request, all of which is read."""
+    first, length = stream.readline(), 0
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    stream.read(length)
+    return first.partition(b" HTTP")[0]
+
+
+def page_kept(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
 def page(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body)
 
@@ -71,6 +112,21 @@ def test_a_reason_names_no_object_of_the_library(library: str, reason: str) -> N
 def test_a_connection_that_breaks(answer: bytes) -> None:
     with answering(answer) as client, pytest.raises(ClientError):
         client.status()
+
+
+def test_a_question_that_meets_the_closing_of_a_kept_connection_is_asked_again() -> None:
+    with closing_the_first_connection(page_kept(b'{"n": 1}'), page_kept(b'{"n": 2}')) as (client, asked):
+        assert client.status() == {"n": 1}
+        assert client.status() == {"n": 2}
+    assert asked == [b"GET /status", b"GET /status", b"GET /status"]
+
+
+def test_a_posted_transaction_is_not_repeated() -> None:
+    with closing_the_first_connection(page_kept(b'{"results": []}')) as (client, asked):
+        assert client.post_transactions([]) == []
+        with pytest.raises(ClientError, match="without response"):
+            client.post_transactions([])
+    assert asked == [b"POST /transactions", b"POST /transactions"]
 
 
 def test_a_server_that_says_nothing() -> None:
