@@ -23,7 +23,6 @@ from cluster.scenario import Scenario
 from cluster.scenario.executor_process import foreign_executor
 from cluster.watches.live.audited_testnet import run_live
 from cluster.watches.watched_simulation import simulate
-from kits.conform.families.table import TABLE
 from tests.hangs import HANGS_AFTER_S
 from tests.tools import GO, needs
 from tests.validator.chains import BOB
@@ -80,9 +79,8 @@ def test_it_passes_what_it_answers(program: str, tmp_path: Path) -> None:
     assert code == ExitCode.PASS and not results["failed"], results["failures"]
     whole = [name for name, family in results["families"].items() if not family["unsupported"]]
     page = (SOURCE / "README.md").read_text(encoding="utf-8")
-    (claim,) = re.findall(r"Of the (\d+) families of conformance cases it answers (\d+) whole", page)
-    assert int(claim[0]) == len(TABLE.families)
-    assert len(whole) >= int(claim[1])
+    (claim,) = re.findall(r"It answers (\d+) families of conformance cases whole", page)
+    assert len(whole) >= int(claim)
 
 
 def test_its_files_give_what_its_lines_give(program: str, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ BASE = "ARG BASE=python:3.11.13-slim-bookworm"
         ("useradd --uid 10001", "useradd --system --uid 10001", "useradd warns"),
         (" --require-hashes", "", "without hashes"),
         ("--no-index ", "", "without hashes"),
-        ("COPY scenarios scenarios", "COPY examples examples", "not there"),
+        ("COPY scenarios scenarios", "COPY samples samples", "not there"),
         ("COPY scenarios scenarios", "ADD https://example.org/scenarios scenarios", "may fetch"),
         ("COPY --from=build /final /", "COPY --from=build / /", "more than was laid out"),
         ("WORKDIR /opt/stampede\nUSER", "RUN python -m pip install --require-hashes x\nUSER", "final stage installs"),

@@ -284,7 +284,7 @@ SIMULATED: Final = {
 }
 
 
-@pytest.mark.parametrize("mutant", [None, "wrong-balance"])
+@pytest.mark.parametrize("mutant", [None, pytest.param("wrong-balance", marks=pytest.mark.kits)])
 def test_a_simulated_run_adds_up_with_and_without_a_planted_bug(mutant: str | None) -> None:
     nodes = [{}, {"mutant": mutant}] if mutant else [{}]
     scenario = Scenario.model_validate({**SIMULATED, "validators": {"count": 4, "nodes": nodes}})
