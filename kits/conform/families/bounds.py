@@ -113,7 +113,7 @@ def prices_at_their_limits(rng: random.Random) -> Scene:
 
 @family("spellings", "C-16", "C-17", "T-24")
 def spellings(rng: random.Random) -> Scene:
-    """One value in its other spellings: addresses and ids in either case, numbers as texts where they may be."""
+    """One value in its other spellings: addresses, ids and payloads in hex, in either case and with odd digits."""
     scene = Scene(rng, actors={address: Actor() for address in ACTORS[10:13]})
     to = ACTORS[11]
     addresses = [to, to.upper(), "0x" + to[2:].upper(), "0X" + to[2:], to[2:], " " + to, to + " ", to[:-1], to + "0"]
@@ -126,4 +126,6 @@ def spellings(rng: random.Random) -> Scene:
     odd: list[Any] = [timer[:-1], timer + "0", "0x" + timer, " " + timer, timer[:-1] + "g", timer.upper()]
     for text in odd:
         scene.run([tried(["cancel", {"id": text}])], to=ACTORS[10], sender=USERS[0])
+    for digits in ("", "5b5d", "5B5D", "5b5", "0x5b5d", " 5b5d", "5b5g"):
+        scene.run([["schedule", {"in": 5, "payload": {"hex": digits}}]], to=ACTORS[10])
     return scene
