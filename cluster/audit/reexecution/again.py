@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -64,10 +64,8 @@ def execute_again(record: RunRecord, folder: Path | None = None, hash_seeds: int
         write_blocks(place / BLOCKS_FILE, blocks)
         write_atomically(place / GENESIS_FILE, to_json(record.genesis))
         try:
-            for number in range(hash_seeds):
-                record.reexecuted = executed_elsewhere(policy, blocks, place, other_hash_seed() + number)
-                if record.reexecuted.reason:
-                    return
+            for found in _under_hash_seeds(hash_seeds, policy, blocks, place):
+                record.reexecuted = found
         except HarnessError as error:
             note_own_problem(record, f"the blocks could not be executed again: {error}")
 
@@ -81,11 +79,21 @@ def second_execution(run: ArchivedRun, folder: Path) -> Reexecuted | None:
     policy, told = run.genesis.policy_file, run.result.get("reexecuted", {})
     if policy is None:
         return None
-    for number in range(SEEDS_TRIED):
-        found = executed_elsewhere(policy, run.blocks, folder, other_hash_seed() + number)
+    for found in _under_hash_seeds(SEEDS_TRIED, policy, run.blocks, folder):
         if found.reason:
             return found
     return Reexecuted(told["heights"], "", told["reason"]) if told.get("reason") else None
+
+
+def _under_hash_seeds(
+    count: int, policy: PolicyFile, blocks: Sequence[BlockRecord], folder: Path
+) -> Iterator[Reexecuted]:
+    """The results under this many hash seeds, up to the first that differs; see :func:`executed_elsewhere`."""
+    for number in range(count):
+        found = executed_elsewhere(policy, blocks, folder, other_hash_seed() + number)
+        yield found
+        if found.reason:
+            return
 
 
 def executed_elsewhere(policy: PolicyFile, blocks: Sequence[BlockRecord], folder: Path, hash_seed: int) -> Reexecuted:
