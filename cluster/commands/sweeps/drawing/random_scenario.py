@@ -206,7 +206,7 @@ class _Drawing:
 
     def __init__(self, seed: int, protocol: str) -> None:
         self.seed = seed
-        self.main = self.random = _main_source(seed, protocol)
+        self.random = _main_source(seed, protocol)
         self.protocol = protocol
         self.count = self.random.choice([4, 4, 4, 5, 6, 7])
         self.names = [f"validator-{index}" for index in range(self.count)]
@@ -290,7 +290,6 @@ class _Drawing:
     # --- chain, validators, load --------------------------------------------------------------------------------------
 
     def chain(self) -> Fields:
-        self.random = self.main
         params: Fields = {}
         if self.maybe():
             params |= {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": self.random.choice([1, 2, 5])}
@@ -312,7 +311,6 @@ class _Drawing:
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:
-        self.random = self.main
         fields: Fields = {"count": self.count}
         nodes: list[Fields] = [{} for _ in range(self.count)]
         if self.late:
@@ -340,7 +338,6 @@ class _Drawing:
         ]
 
     def consensus(self) -> Fields:
-        self.random = self.main
         return {
             "protocol": self.protocol,
             "leader_election": self.random.choice(["round-robin", "random"]),
@@ -352,7 +349,6 @@ class _Drawing:
         }
 
     def links(self) -> Fields:
-        self.random = self.main
         fields: Fields = {"latency_ms": self.latency_ms, "jitter_ms": self.latency_ms * self.random.choice([0, 0.5, 1])}
         for name, most in (("loss", 0.03), ("duplication", 0.2), ("reordering", 0.2)):
             if self.maybe():
@@ -363,7 +359,6 @@ class _Drawing:
 
     def load(self) -> Fields:
         """The section ``load``: usually a light load, so that many seeds can be run."""
-        self.random = self.main
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -486,7 +481,6 @@ class _Drawing:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Fields]:
-        self.random = self.main
         kinds = [kind for kind in FIRST_KINDS if self.maybe()]
         while len(kinds) < 2:
             kinds = list(dict.fromkeys([*kinds, self.random.choice(FIRST_KINDS)]))
