@@ -112,6 +112,12 @@ def run_folder(out: Path | None, name: str, goes_on: bool = False) -> Iterator[P
         yield folder
 
 
+def expect_run_folder(folder: Path) -> None:
+    """Raise :class:`BadInput` if a folder, which is to be that of a run, is not there."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
+
+
 class Kind(NamedTuple):
     """What a kind of command writes into its folder."""
 

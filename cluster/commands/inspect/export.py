@@ -14,7 +14,7 @@ from cluster.common.errors import BadInput
 from cluster.common.plugins import TABLES as PACKAGED
 from cluster.common.plugins import load_all
 from cluster.common.wording import counted, first_few
-from cluster.record.folder import CHECKPOINT_FILES, GRID_FILE, RECORD_FILE, SWEEP_LOG_FILE, claimed
+from cluster.record.folder import CHECKPOINT_FILES, GRID_FILE, RECORD_FILE, SWEEP_LOG_FILE, claimed, expect_run_folder
 from cluster.tables import runs
 from cluster.tables.columns import Column, Row, Source, Table, integer, number, text, truth
 from cluster.tables.files import FORMATS, SCHEMA_FILE, write_tables
@@ -35,8 +35,7 @@ def export(folder: Path, target: Path | None = None, formats: Sequence[str] = FO
 
 def source_of(folder: Path) -> Source:
     """The source of a folder's tables. Raises :class:`BadInput`."""
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
+    expect_run_folder(folder)
     known = sources()
     for source in known:
         if any((folder / name).exists() for name in source.files):

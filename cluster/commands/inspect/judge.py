@@ -17,7 +17,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.processes.cleanup_watchdog import can_be_taken_over
 from cluster.live.processes.driver_lock import driving
-from cluster.record.folder import RECORD_FILE, RESULT_FILE, claimed
+from cluster.record.folder import RECORD_FILE, RESULT_FILE, claimed, expect_run_folder
 from cluster.record.run import RunRecord
 from cluster.record.saved import read_record
 from cluster.scenario.code.gate import code_of, code_of_genesis, pass_gate
@@ -39,8 +39,7 @@ def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs =
     ``changes`` apply to the criteria of this time: the folder's record stays as it is. A live run whose driver died is
     judged from its last checkpoint once its testnet has ended. Raises :class:`BadInput` if the folder has no such run.
     """
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
+    expect_run_folder(folder)
     for change in changes:
         if re.split(r"[.\[]", change.path)[0] != CRITERIA:
             raise BadInput(f"{change.path}: cannot change once the run is over; expected a field of {CRITERIA}")
@@ -50,7 +49,7 @@ def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs =
             raise BadInput(
                 f"{folder}: has no record yet, which keeps the criteria of the run: judge it once without changes first"
             )
-        record = _recorded(folder) if is_again else _left_behind(folder)
+        record = read_run_of(folder)
         what = f"{folder} with {options_of(changes)}"
         record.scenario = change_scenario(record.scenario, changes, what)
         if record.given is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
-from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, read_result, seed_of
+from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, expect_run_folder, read_result, seed_of
 from cluster.scenario import Scenario
 from cluster.scenario.files import load_scenario
 
@@ -45,8 +45,7 @@ def was_live(folder: Path) -> bool:
 
 
 def _result_in(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
+    expect_run_folder(folder)
     return read_result(folder)
 
 
