@@ -161,10 +161,11 @@ def holm(family: Family) -> dict[tuple[Side, Side], float]:
     """The level of each comparison of a family."""
     levels, level = {}, 0.0
     is_open = True
-    for place, key in enumerate(sorted(family, key=lambda key: p_value(family[key]))):
+    p_values = {key: p_value(differences) for key, differences in family.items()}
+    for place, key in enumerate(sorted(p_values, key=p_values.__getitem__)):
         if is_open:
             level = (1 - CONFIDENCE) / (len(family) - place)
-            is_open = p_value(family[key]) <= level
+            is_open = p_values[key] <= level
         levels[key] = level
     return levels
 

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -45,10 +45,10 @@ def write_exports(folder: Path, lab: Lab) -> list[str]:
     for each in lab.experiments:
         for number, chart in enumerate(charts(each, lab.results(each))):
             drawing = svg_of(chart)
-            made[f"{each.name}-{number + 1}.svg"] = lambda drawing=drawing: drawing  # type: ignore[misc]
-            made[f"{each.name}-{number + 1}.pdf"] = lambda drawing=drawing: pdf_of(drawing)  # type: ignore[misc]
-        made[f"{each.name}.csv"] = lambda each=each: csv_of(lab, each)  # type: ignore[misc]
-        made[f"{each.name}.tex"] = lambda each=each: tex_of(lab, each)  # type: ignore[misc]
+            made[f"{each.name}-{number + 1}.svg"] = partial(str, drawing)
+            made[f"{each.name}-{number + 1}.pdf"] = partial(pdf_of, drawing)
+        made[f"{each.name}.csv"] = partial(csv_of, lab, each)
+        made[f"{each.name}.tex"] = partial(tex_of, lab, each)
     with all_tried() as trying:
         for name, content in made.items():
             with trying():

@@ -45,7 +45,9 @@ SAMPLER_SEED: Final = 1
 LOGARITHMIC_FROM: Final = 50
 """A parameter is drawn on a logarithmic scale if its maximum is at least this many times its minimum, and that is 1 or
 more."""
-CONSTRAINT: Final = re.compile(r"(?P<measure>[\w.]+)(?P<sign><=|>=)(?P<bound>-?[0-9.]+(?:e-?[0-9]+)?)")
+CONSTRAINT: Final = re.compile(
+    r"(?P<measure>[\w.]+)(?P<sign><=|>=)(?P<bound>-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?)"
+)
 Values = dict[str, int]
 
 
@@ -120,13 +122,9 @@ class Found(NamedTuple):
 def parse_constraint(text: str) -> Constraint:
     """Parse ``MEASURE<=BOUND`` or ``MEASURE>=BOUND``. Raises :class:`BadInput`."""
     found = CONSTRAINT.fullmatch(text.replace(" ", ""))
-    try:
-        assert found is not None
-        return Constraint(found["measure"], found["sign"] == "<=", float(found["bound"]))
-    except (AssertionError, ValueError):
-        raise BadInput(
-            f"--keep {text}: expected MEASURE<=BOUND or MEASURE>=BOUND, such as starved_share<=0.1"
-        ) from None
+    if found is None:
+        raise BadInput(f"--keep {text}: expected MEASURE<=BOUND or MEASURE>=BOUND, such as starved_share<=0.1")
+    return Constraint(found["measure"], found["sign"] == "<=", float(found["bound"]))
 
 
 def make_problem(
